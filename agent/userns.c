@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * See userns.h. Every file below /proc is opened from one descriptor that was checked to be a procfs, so that a file system
+ * mounted over /proc never receives, or answers for, these writes. */
+#include "userns.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fs.h>
+#include <util.h>
+
+int ag_is_procfs(int fd)
+{
+    struct statfs fs;
+
+    return fstatfs(fd, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC;
+}
+
+static int write_proc(int proc, pid_t pid, const char *file, const char *text)
+{
+    char path[64];
+    SB_CLOSE int fd = -1;
+
+    snprintf(path, sizeof path, "%d/%s", (int)pid, file);
+    fd = sb_open_beneath(proc, path, O_WRONLY, 0);
+    if (fd < 0)
+        return fd;
+    if (!ag_is_procfs(fd))
+        return -EXDEV;
+    return sb_write_all(fd, text, strlen(text));
+}
+
+/* newuidmap and newgidmap are setuid (or have file capabilities) and check /etc/subuid themselves. */
+static int run_helper(const char *name, char *const argv[])
+{
+    char path[64];
+    char *const env[] = { NULL };
+    siginfo_t info;
+    pid_t pid = fork();
+
+    if (pid < 0)
+        return -errno;
+    if (pid == 0) {
+        int null = open("/dev/null", O_RDWR);
+
+        if (null >= 0) {
+            dup2(null, 0);
+            dup2(null, 1);
+            dup2(null, 2);
+        }
+        snprintf(path, sizeof path, "/usr/bin/%s", name);
+        execve(path, argv, env);
+        snprintf(path, sizeof path, "/bin/%s", name);
+        execve(path, argv, env);
+        _exit(errno == ENOENT ? 127 : 126);
+    }
+    if (SB_RETRY(waitid(P_PID, (id_t)pid, &info, WEXITED)) < 0)
+        return -errno;
+    if (info.si_code == CLD_EXITED && info.si_status == 0)
+        return 0;
+    return info.si_code == CLD_EXITED && info.si_status == 127 ? -ENOENT : -EPERM;
+}
+
+static int map_by_helper(pid_t pid, const char *name, uint32_t self, uint32_t start, uint32_t count)
+{
+    char text[6][16];
+    char *argv[9] = { (char *)name };
+
+    snprintf(text[0], sizeof text[0], "%d", (int)pid);
+    snprintf(text[1], sizeof text[1], "0");
+    snprintf(text[2], sizeof text[2], "%u", self);
+    snprintf(text[3], sizeof text[3], "1");
+    snprintf(text[4], sizeof text[4], "%u", start);
+    snprintf(text[5], sizeof text[5], "%u", count);
+    argv[1] = text[0];
+    argv[2] = text[1];
+    argv[3] = text[2];
+    argv[4] = text[3];
+    argv[5] = text[3];
+    argv[6] = text[4];
+    argv[7] = text[5];
+    return run_helper(name, argv);
+}
+
+int ag_userns_map(int proc, pid_t pid, const struct sb_idmap *map)
+{
+    char text[64];
+    int r;
+
+    switch (map->privilege) {
+    case SB_PRIVILEGE_ROOT:
+        snprintf(text, sizeof text, "0 %u %u\n", map->uid_start, map->count);
+        r = write_proc(proc, pid, "uid_map", text);
+        if (r)
+            return r;
+        snprintf(text, sizeof text, "0 %u %u\n", map->gid_start, map->count);
+        return write_proc(proc, pid, "gid_map", text);
+    case SB_PRIVILEGE_SUBIDS:
+        r = map_by_helper(pid, "newuidmap", map->uid, map->uid_start, map->count - 1);
+        return r ? r : map_by_helper(pid, "newgidmap", map->gid, map->gid_start, map->count - 1);
+    case SB_PRIVILEGE_SINGLE:
+        r = write_proc(proc, pid, "setgroups", "deny");
+        if (r)
+            return r;
+        snprintf(text, sizeof text, "0 %u 1\n", map->uid);
+        r = write_proc(proc, pid, "uid_map", text);
+        if (r)
+            return r;
+        snprintf(text, sizeof text, "0 %u 1\n", map->gid);
+        return write_proc(proc, pid, "gid_map", text);
+    default:
+        return -EINVAL;
+    }
+}
+
+int ag_userns_hold(int proc, const struct sb_idmap *map)
+{
+    struct clone_args args = { .flags = CLONE_NEWUSER, .exit_signal = SIGCHLD };
+    char path[64];
+    pid_t pid;
+    int fd, r;
+
+    pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
+    if (pid < 0)
+        return -errno;
+    if (pid == 0)
+        for (;;)
+            pause();
+    r = ag_userns_map(proc, pid, map);
+    snprintf(path, sizeof path, "%d/ns/user", (int)pid);
+    fd = r ? r : openat(proc, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && !r)
+        fd = -errno;
+    kill(pid, SIGKILL);
+    SB_RETRY(waitpid(pid, NULL, 0));
+    return fd;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * See process.h. The descriptors are first moved above every target number, so that no order of dup2 overwrites a source. */
+#include "process.h"
+
+#include "util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { ABOVE = 64, MOST = 32 };
+
+int sb_spawn(int exe, char *const argv[], const struct sb_spawn_fd *fds, size_t n_fds, pid_t *ret_pid)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attr;
+    int high[MOST + 1];
+    size_t n = 0;
+    char path[40];
+    char *const no_env[] = { NULL };
+    sigset_t all, none;
+    pid_t pid;
+    int r;
+
+    if (n_fds > MOST)
+        return -EINVAL;
+    for (; n <= n_fds; n++) {
+        high[n] = fcntl(n < n_fds ? fds[n].from : exe, F_DUPFD_CLOEXEC, ABOVE);
+        if (high[n] < 0) {
+            r = errno;
+            goto close_high;
+        }
+    }
+    r = posix_spawn_file_actions_init(&actions);
+    if (r)
+        goto close_high;
+    r = posix_spawnattr_init(&attr);
+    if (r)
+        goto destroy_actions;
+    for (size_t i = 0; i < n_fds && !r; i++)
+        r = posix_spawn_file_actions_adddup2(&actions, high[i], fds[i].to);
+    sigemptyset(&none);
+    sigfillset(&all);
+    if (!r)
+        r = posix_spawnattr_setsigmask(&attr, &none);
+    if (!r)
+        r = posix_spawnattr_setsigdefault(&attr, &all);
+    if (!r)
+        r = posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
+    if (!r) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", high[n_fds]);
+        r = posix_spawn(&pid, path, &actions, &attr, argv, no_env);
+    }
+    if (!r)
+        *ret_pid = pid;
+    posix_spawnattr_destroy(&attr);
+destroy_actions:
+    posix_spawn_file_actions_destroy(&actions);
+close_high:
+    while (n > 0)
+        sb_close(high[--n]);
+    return -r;
+}

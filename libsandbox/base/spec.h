@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What a sandbox is to be, and its one JSON form: the record on disk, the inspect answer and the wire use the same. */
+#ifndef SB_BASE_SPEC_H
+#define SB_BASE_SPEC_H
+
+#include <jansson.h>
+#include <sandbox.h>
+
+struct sb_pair {
+    char *key;
+    char *value;
+};
+
+struct sb_mount {
+    int type; /* enum sandbox_mount_type */
+    char *source;
+    char *target;
+    unsigned int flags;
+    int64_t max_bytes;
+};
+
+struct sandbox_spec {
+    char *name;     /* NULL: none */
+    char *image;    /* never NULL: "host" by default */
+    char *workdir;  /* NULL: the image's */
+    char *user;     /* NULL: the image's */
+    char *hostname; /* NULL: from the id */
+    char **daemon;  /* NULL-terminated; NULL: none */
+    struct sb_pair *labels;
+    size_t n_labels;
+    struct sb_pair *env;
+    size_t n_env;
+    struct sb_mount *mounts;
+    size_t n_mounts;
+    uint64_t capabilities; /* bits beside the basic set */
+    int fuse;
+    int read_only;
+    int lifetime;
+    int network;
+    int64_t memory_max, pids_max, cpu_max; /* 0: none / default */
+};
+
+/* Frees what a spec holds and the spec. NULL is allowed. Returns NULL. */
+struct sandbox_spec *sb_spec_free(struct sandbox_spec *spec);
+/* A deep copy; NULL when memory is short. */
+struct sandbox_spec *sb_spec_copy(const struct sandbox_spec *spec);
+/* New reference, NULL when memory is short. Byte strings (daemon, env, paths) by sb_json_bytes(). */
+json_t *sb_spec_to_json(const struct sandbox_spec *spec);
+/* The reverse, with every rule of the public setters checked again: the JSON may come from a damaged disk or a peer. */
+int sb_spec_from_json(const json_t *json, struct sandbox_spec **ret_spec, struct sandbox_error **error);
+/* "SYS_ADMIN" or "CAP_SYS_ADMIN" in any case → its number, else -1. */
+int sb_capability_from_name(const char *name);
+const char *sb_capability_name(int capability); /* "SYS_ADMIN" or NULL */
+
+#endif

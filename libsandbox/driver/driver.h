@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The one driver table: everything that a host can do. It has two implementations, the engine (this kernel) and the wire
+ * client (any other machine); api/ checks arguments, keeps handles, waits and closes, and knows nothing else.
+ *
+ * Rules for an implementation:
+ *  - Functions are called from any thread, several at once; no lock is held across a wait.
+ *  - A slow call returns an operation: `fd` (an epoll descriptor as a rule) is readable whenever step() has work, also for
+ *    timers of its own. step() never blocks for long. api/ calls it from one thread at a time.
+ *  - What an inspect or list returns is JSON (the documents below), so that a remote client passes it through.
+ *
+ * Documents (all members always there):
+ *  sandbox: {"id", "name" (""), "state" ("creating created running stopped failed damaged"), "cause" ("" or why it failed),
+ *            "image": {"ref", "digest", "config_digest"}, "created_ms", "labels": {}, "spec": {sb_spec_to_json},
+ *            "daemon": {"state": "none created running exited", "code", "signal"}, "isolation": {name: {"level", "why"}}, …}
+ *  image:   {"digest", "config_digest", "names": [], "bytes", "architecture", "created", "layers": [diff ids], "config": {…}}
+ *  volume:  {"name", "path", "created_ms"}
+ */
+#ifndef SB_DRIVER_DRIVER_H
+#define SB_DRIVER_DRIVER_H
+
+#include <jansson.h>
+#include <sandbox.h>
+
+#include "spec.h"
+#include "util.h"
+
+struct sb_driver;
+struct sb_op;
+struct sb_exec;
+
+struct sb_op_ops {
+    /* 0: succeeded, 1: still under way, negative: failed (and undone). Not called again after 0 or negative. */
+    int (*step)(struct sb_op *op, struct sandbox_error **error);
+    /* Asks it to end; later steps undo and fail with ECANCELLED. */
+    void (*cancel)(struct sb_op *op);
+    /* Called once, when it has ended. */
+    void (*free)(struct sb_op *op);
+};
+
+struct sb_op {
+    const struct sb_op_ops *ops;
+    int fd;
+    struct sandbox_progress progress;
+    /* results, by kind */
+    char id[SB_ID_SIZE];       /* create */
+    json_t *image;             /* import: owned reference */
+    struct sb_driver *driver;  /* host open */
+};
+
+/* All strings are borrowed for the call. */
+struct sb_exec_request {
+    char id[SB_ID_SIZE];        /* of the exec, made by api/ */
+    const char *const *argv;
+    const char *user;           /* NULL: the spec's */
+    const char *workdir;        /* NULL: the spec's */
+    const char *const *env;     /* NULL or added to the spec's */
+    int fds[3];                 /* the command's own ends (0 stdin, 1 stdout, 2 stderr), never -1; borrowed for the call */
+    int64_t deadline_ms;        /* 0: none */
+};
+
+struct sb_exec_ops {
+    /* Without waiting: 0 and *ret_result set when it has ended (as often as asked), 1: it still runs, negative: failed. */
+    int (*collect)(struct sb_exec *exec, struct sandbox_exec_result *ret_result, struct sandbox_error **error);
+    int (*kill)(struct sb_exec *exec, int signal, unsigned int flags, struct sandbox_error **error);
+    void (*free)(struct sb_exec *exec);
+};
+
+struct sb_exec {
+    const struct sb_exec_ops *ops;
+    int fd; /* polls readable (level-triggered) once it has ended */
+};
+
+struct sb_driver_ops {
+    const char *name; /* the backend's name, such as "local" */
+    void (*free)(struct sb_driver *driver);
+    int (*create)(struct sb_driver *driver, const struct sandbox_spec *spec, struct sb_op **ret_op, struct sandbox_error **error);
+    int (*start)(struct sb_driver *driver, const char *id, struct sb_op **ret_op, struct sandbox_error **error);
+    int (*stop)(struct sb_driver *driver, const char *id, int64_t grace_ms, struct sb_op **ret_op, struct sandbox_error **error);
+    int (*remove)(struct sb_driver *driver, const char *id, struct sb_op **ret_op, struct sandbox_error **error);
+    int (*kill)(struct sb_driver *driver, const char *id, int signal, struct sandbox_error **error);
+    int (*inspect)(struct sb_driver *driver, const char *id, json_t **ret_json, struct sandbox_error **error);
+    /* An array of sandbox documents, filtered. */
+    int (*list)(struct sb_driver *driver, const struct sandbox_list_options *options, json_t **ret_json, struct sandbox_error **error);
+    /* Bounded (5 s) wait for the start, then returns. */
+    int (*exec)(struct sb_driver *driver, const char *id, const struct sb_exec_request *request, struct sb_exec **ret_exec,
+                struct sandbox_error **error);
+    int (*dial)(struct sb_driver *driver, const char *id, int port, int64_t timeout_ms, int *ret_fd, struct sandbox_error **error);
+    int (*image_import)(struct sb_driver *driver, const char *source, const struct sandbox_image_import_options *options,
+                        struct sb_op **ret_op, struct sandbox_error **error);
+    int (*image_inspect)(struct sb_driver *driver, const char *name, json_t **ret_json, struct sandbox_error **error);
+    int (*image_list)(struct sb_driver *driver, json_t **ret_json, struct sandbox_error **error);
+    int (*image_remove)(struct sb_driver *driver, const char *name, struct sandbox_error **error);
+    int (*volume_create)(struct sb_driver *driver, const char *name, struct sandbox_error **error);
+    int (*volume_inspect)(struct sb_driver *driver, const char *name, json_t **ret_json, struct sandbox_error **error);
+    int (*volume_list)(struct sb_driver *driver, json_t **ret_json, struct sandbox_error **error);
+    int (*volume_remove)(struct sb_driver *driver, const char *name, struct sandbox_error **error);
+    /* NULL where a host cannot: api/ then fails with EUNSUPPORTED naming the call and the backend. Any slot may be NULL. */
+};
+
+struct sb_driver {
+    const struct sb_driver_ops *ops;
+};
+
+/* A backend: how a machine comes to be and is reached. backends/table.c lists them. */
+struct sb_backend {
+    const char *scheme; /* "local" for "local:…" */
+    /* `rest` is what follows "scheme:". The operation's result is op->driver. */
+    int (*open)(const char *rest, const struct sandbox_host_options *options, struct sb_op **ret_op, struct sandbox_error **error);
+};
+const struct sb_backend *sb_backend_find(const char *scheme, size_t length); /* NULL: none */
+
+#endif

@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sandbox.h - isolated Linux sandboxes as a library
+ *
+ * A program opens a host (a place that holds sandboxes, named by a URI), asks it for a sandbox and runs commands in
+ * it. The header is the reference: ownership, units, ranges, errors and thread-safety stand at each declaration.
+ *
+ * Conventions that hold for every call:
+ *  - A function returns 0 or a negative SANDBOX_E… code (enum sandbox_code), unless it says otherwise. These are this
+ *    library's own codes: a remote machine's errno is not ours.
+ *  - The last parameter of a call that can fail is `struct sandbox_error **error`, which may be NULL. On failure it is
+ *    set to a new object that the caller releases by sandbox_error_unref(); on success it is left as it was.
+ *  - Results are stored through `ret_…` parameters, on success only.
+ *  - Times are int64_t milliseconds, relative, on CLOCK_MONOTONIC: -1 waits for ever, 0 polls, others < -1 are EINVALID.
+ *  - argv, env and paths are any bytes but NUL. Names and label keys and values are bounded UTF-8.
+ *  - Handles are thread-safe: calls on one handle may be made from several threads at once, and none holds a lock while
+ *    it waits. Strings returned by a getter live as long as the object they were read from.
+ *  - Descriptors that a call returns belong to the caller, are close-on-exec and blocking. Descriptors that a caller
+ *    passes in are duplicated, never closed, and their flags are never changed.
+ *  - A handle used in a forked child gives SANDBOX_EFORKED (its unref in the child releases memory only).
+ *  - Option structs begin with `size_t size`: initialise them with their …_INIT macro. Fields are only ever appended;
+ *    a size from an older header is accepted, bytes that this library does not know must be zero (else EINVALID).
+ *  - The library installs no signal handler, reads no environment variable, prints nothing, and waits for no child that
+ *    it did not make.
+ */
+#ifndef SANDBOX_H
+#define SANDBOX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define SANDBOX_API __attribute__((visibility("default")))
+#else
+#define SANDBOX_API
+#endif
+
+#define SANDBOX_VERSION_MAJOR 0
+#define SANDBOX_VERSION_MINOR 1
+#define SANDBOX_VERSION_PATCH 0
+
+/** Length of a sandbox or exec id: 256 random bits as lowercase hexadecimal digits, without the final NUL. */
+#define SANDBOX_ID_LENGTH 64
+/** Longest sandbox, volume or image name in bytes: [A-Za-z0-9][A-Za-z0-9_.-]*. */
+#define SANDBOX_NAME_MAX 128
+/** Longest label key and label value in bytes. */
+#define SANDBOX_LABEL_KEY_MAX 256
+#define SANDBOX_LABEL_VALUE_MAX 4096
+
+struct sandbox_error;      /**< why a call failed */
+struct sandbox_host;       /**< a place that holds sandboxes */
+struct sandbox_spec;       /**< what a sandbox is to be */
+struct sandbox;            /**< one sandbox on a host */
+struct sandbox_info;       /**< a sandbox as it was at one moment */
+struct sandbox_list;       /**< sandboxes found by sandbox_host_list() */
+struct sandbox_exec;       /**< one command in a sandbox */
+struct sandbox_op;         /**< a slow call under way */
+struct sandbox_image;      /**< an image as it was at one moment */
+struct sandbox_image_list; /**< images found by sandbox_image_list() */
+struct sandbox_volume;     /**< a volume as it was at one moment */
+struct sandbox_volume_list;
+struct sandbox_forward; /**< a listener on 127.0.0.1 that leads to a sandbox's port */
+
+/** What a failed call returns. The values are part of the ABI. */
+enum sandbox_code {
+    SANDBOX_OK = 0,
+    SANDBOX_EINVALID = -1,      /**< an argument is wrong; the error's field names it */
+    SANDBOX_ENOMEM = -2,        /**< out of memory */
+    SANDBOX_ENOTFOUND = -3,     /**< no such sandbox, image, volume, exec, user or file */
+    SANDBOX_EEXISTS = -4,       /**< the name is taken */
+    SANDBOX_ENOTRUNNING = -5,   /**< the sandbox is not running */
+    SANDBOX_EBUSY = -6,         /**< in use; the message says by what */
+    SANDBOX_EDENIED = -7,       /**< this host, or its kernel's policy, forbids it; the hint says what to change */
+    SANDBOX_EUNSUPPORTED = -8,  /**< this host cannot do it, ever or yet; the message says why */
+    SANDBOX_ETIMEDOUT = -9,     /**< the call's own timeout passed; what it began goes on unless it says otherwise */
+    SANDBOX_ECANCELLED = -10,   /**< cancelled by sandbox_op_cancel() */
+    SANDBOX_ECLOSED = -11,      /**< the host handle was closed */
+    SANDBOX_EFORKED = -12,      /**< the handle was made before a fork, by another process */
+    SANDBOX_ELOST = -13,        /**< the connection to the host or sandbox was lost; the outcome is unknown */
+    SANDBOX_ENOSPACE = -14,     /**< a disk, quota or id range is used up */
+    SANDBOX_EREADONLY = -15,    /**< storage is read-only */
+    SANDBOX_EDAMAGED = -16,     /**< stored state or an archive does not verify */
+    SANDBOX_EDIGEST = -17,      /**< a digest or size is not what was promised */
+    SANDBOX_ELIMIT = -18,       /**< a cap on size, count, ratio or depth was reached */
+    SANDBOX_EPROTOCOL = -19,    /**< a peer broke its protocol */
+    SANDBOX_EIO = -20,          /**< another system call failed; see the error's errno */
+    SANDBOX_EINTERNAL = -21,    /**< a bug in this library */
+    SANDBOX_ENOTEXECUTABLE = -22, /**< the command exists and cannot be executed */
+    SANDBOX_ECODE_FORCE_INT = -0x7fffffff
+};
+
+/** Version of the library in use, "MAJOR.MINOR.PATCH". Static string. Since 0.1. */
+SANDBOX_API const char *sandbox_version(void);
+/** Name of a code, such as "ENOTFOUND"; "EUNKNOWN" for values this library does not know. Static string. Since 0.1. */
+SANDBOX_API const char *sandbox_code_name(int code);
+
+/* ------------------------------------------------------------------------------------------------- errors ---- */
+
+/** One more reference. NULL is allowed and returned. Since 0.1. */
+SANDBOX_API struct sandbox_error *sandbox_error_ref(struct sandbox_error *error);
+/** Gives up a reference. NULL is allowed. Returns NULL. Since 0.1. */
+SANDBOX_API struct sandbox_error *sandbox_error_unref(struct sandbox_error *error);
+/** The code, as the call returned it. Since 0.1. */
+SANDBOX_API int sandbox_error_get_code(const struct sandbox_error *error);
+/** What was being done, such as "create" or "exec". Never NULL. Since 0.1. */
+SANDBOX_API const char *sandbox_error_get_operation(const struct sandbox_error *error);
+/** The backend, such as "local". Never NULL; "" before one was chosen. Since 0.1. */
+SANDBOX_API const char *sandbox_error_get_backend(const struct sandbox_error *error);
+/** The step within the operation, such as "overlay". Never NULL. Since 0.1. */
+SANDBOX_API const char *sandbox_error_get_phase(const struct sandbox_error *error);
+/** The argument, option or spec field that is at fault; "" when none is. Never NULL. Since 0.1. */
+SANDBOX_API const char *sandbox_error_get_field(const struct sandbox_error *error);
+/** The errno behind it on the machine where it happened, or 0. Since 0.1. */
+SANDBOX_API int sandbox_error_get_errno(const struct sandbox_error *error);
+/** One line for people: what failed and why. Never NULL, no trailing newline. Since 0.1. */
+SANDBOX_API const char *sandbox_error_get_message(const struct sandbox_error *error);
+/** One line for people: what to do about it; "" when there is nothing to say. Never NULL. Since 0.1. */
+SANDBOX_API const char *sandbox_error_get_hint(const struct sandbox_error *error);
+/** 1 when the same call may succeed later with nothing changed by the caller, else 0. Since 0.1. */
+SANDBOX_API int sandbox_error_get_retryable(const struct sandbox_error *error);
+
+/* --------------------------------------------------------------------------------------------- operations ---- */
+
+enum sandbox_unit { SANDBOX_UNIT_NONE = 0, SANDBOX_UNIT_BYTES = 1, SANDBOX_UNIT_ENTRIES = 2 };
+
+/** How far an operation is. */
+struct sandbox_progress {
+    size_t size;
+    int unit;         /**< enum sandbox_unit: what done and total count */
+    int64_t done;     /**< so far */
+    int64_t total;    /**< -1 when unknown */
+    char phase[32];   /**< current step, NUL-terminated, such as "unpack" */
+};
+#define SANDBOX_PROGRESS_INIT { sizeof(struct sandbox_progress), 0, 0, -1, { 0 } }
+
+/**
+ * A slow call exists twice: `sandbox_x()` waits, `sandbox_x_begin()` returns an operation. There is no thread behind
+ * an operation: when its descriptor is readable, call sandbox_op_wait(op, 0, …), which does the next piece of work.
+ */
+/** A descriptor to poll for input (epoll, select, asyncio). It belongs to the operation: do not read or close it. Since 0.1. */
+SANDBOX_API int sandbox_op_get_fd(struct sandbox_op *op);
+/**
+ * Drives the operation until it ends or the timeout passes. Returns 0 when it succeeded, its own error when it failed
+ * (as often as it is asked), SANDBOX_ETIMEDOUT when it is still under way. Any thread; several may wait. Since 0.1.
+ */
+SANDBOX_API int sandbox_op_wait(struct sandbox_op *op, int64_t timeout_ms, struct sandbox_error **error);
+/** Reads the progress. progress->size must be set (SANDBOX_PROGRESS_INIT). Since 0.1. */
+SANDBOX_API int sandbox_op_get_progress(struct sandbox_op *op, struct sandbox_progress *progress);
+/**
+ * Asks the operation to end early. It must still be waited for; it then fails with SANDBOX_ECANCELLED, undone, unless it had
+ * already succeeded. Idempotent. Since 0.1.
+ */
+SANDBOX_API int sandbox_op_cancel(struct sandbox_op *op);
+/** Gives up the handle; an operation still under way is cancelled and undone before this returns. Returns NULL. Since 0.1. */
+SANDBOX_API struct sandbox_op *sandbox_op_unref(struct sandbox_op *op);
+/** The host an open operation made; once, after it succeeded. ENOTFOUND otherwise. The caller owns it. Since 0.1. */
+SANDBOX_API int sandbox_op_take_host(struct sandbox_op *op, struct sandbox_host **ret_host, struct sandbox_error **error);
+/** The sandbox a create operation made; once, after it succeeded. The caller owns it. Since 0.1. */
+SANDBOX_API int sandbox_op_take_sandbox(struct sandbox_op *op, struct sandbox **ret_sandbox, struct sandbox_error **error);
+/** The image an import operation made; once, after it succeeded. The caller owns it. Since 0.1. */
+SANDBOX_API int sandbox_op_take_image(struct sandbox_op *op, struct sandbox_image **ret_image, struct sandbox_error **error);
+
+/* -------------------------------------------------------------------------------------------------- hosts ---- */
+
+struct sandbox_host_options {
+    size_t size;
+    const char *state_root; /**< local: folder for state and images, absolute; NULL: /var/lib/libsandbox for root, else
+                                 ~/.local/share/libsandbox by the account's home. Made 0700 when absent. */
+    const char *agent_dir;  /**< folder with the agent programs; NULL: the installed ones, else those the library carries */
+};
+#define SANDBOX_HOST_OPTIONS_INIT { sizeof(struct sandbox_host_options), NULL, NULL }
+
+/**
+ * Opens a host. `uri` names it: "local:" is this kernel (also "local:?root=/path", percent-encoded; unknown keys are
+ * refused). options may be NULL. What an earlier process left half made is repaired here.
+ * Errors: EINVALID (uri, options), EUNSUPPORTED (unknown scheme, not Linux), EDENIED (state root not ours, too open),
+ * EREADONLY, ENOSPACE, EIO. The caller owns the host: sandbox_host_unref(). Since 0.1.
+ */
+SANDBOX_API int sandbox_host_open(const char *uri, const struct sandbox_host_options *options, int64_t timeout_ms,
+                                  struct sandbox_host **ret_host, struct sandbox_error **error);
+/** The same as an operation; sandbox_op_take_host() gives the host. Since 0.1. */
+SANDBOX_API int sandbox_host_open_begin(const char *uri, const struct sandbox_host_options *options, struct sandbox_op **ret_op,
+                                        struct sandbox_error **error);
+/** One more reference. Since 0.1. */
+SANDBOX_API struct sandbox_host *sandbox_host_ref(struct sandbox_host *host);
+/** Gives up a reference; the last one closes. NULL is allowed. Returns NULL. Since 0.1. */
+SANDBOX_API struct sandbox_host *sandbox_host_unref(struct sandbox_host *host);
+/** Closes: calls under way in other threads, and all later ones, return SANDBOX_ECLOSED. Sandboxes live on as their lifetime says. Since 0.1. */
+SANDBOX_API int sandbox_host_close(struct sandbox_host *host, struct sandbox_error **error);
+/** The URI it was opened by, and the backend's name. Since 0.1. */
+SANDBOX_API const char *sandbox_host_get_uri(const struct sandbox_host *host);
+SANDBOX_API const char *sandbox_host_get_backend(const struct sandbox_host *host);
+
+/* -------------------------------------------------------------------------------------------------- specs ---- */
+
+/** Whose death ends a sandbox. */
+enum sandbox_lifetime {
+    SANDBOX_LIFETIME_OWNED = 0,   /**< ends when the process (not the thread) that created or started it ends */
+    SANDBOX_LIFETIME_DETACHED = 1 /**< lives on until it is stopped */
+};
+enum sandbox_network {
+    SANDBOX_NETWORK_NONE = 0 /**< its own loopback and nothing else */
+};
+enum sandbox_mount_type {
+    SANDBOX_MOUNT_BIND = 0,   /**< a folder or file of the host; source is its absolute path */
+    SANDBOX_MOUNT_VOLUME = 1, /**< a volume; source is its name */
+    SANDBOX_MOUNT_TMPFS = 2   /**< an empty memory file system; source is NULL */
+};
+#define SANDBOX_MOUNT_READ_ONLY (1u << 0)
+
+struct sandbox_mount_options {
+    size_t size;
+    int type;           /**< enum sandbox_mount_type */
+    const char *source; /**< see the type */
+    const char *target; /**< absolute path inside, without ".." */
+    unsigned int flags; /**< SANDBOX_MOUNT_… */
+    int64_t max_bytes;  /**< tmpfs: its size, 4096 or more; 0: a quarter of the memory limit or 64 MiB */
+};
+#define SANDBOX_MOUNT_OPTIONS_INIT { sizeof(struct sandbox_mount_options), 0, NULL, NULL, 0, 0 }
+
+/**
+ * A new, empty spec: image "host", no daemon, no limits but the default of 4,096 processes, network none, lifetime owned.
+ * The caller owns it; it may be used for several creates. Specs are not thread-safe while they are being filled. Since 0.1.
+ */
+SANDBOX_API int sandbox_spec_new(struct sandbox_spec **ret_spec, struct sandbox_error **error);
+SANDBOX_API struct sandbox_spec *sandbox_spec_unref(struct sandbox_spec *spec);
+/** A name, unique on the host while the sandbox exists; NULL: none. EINVALID outside [A-Za-z0-9][A-Za-z0-9_.-]{0,127}. Since 0.1. */
+SANDBOX_API int sandbox_spec_set_name(struct sandbox_spec *spec, const char *name, struct sandbox_error **error);
+/** "host", an image's name, or "sha256:…" (manifest or config digest). Since 0.1. */
+SANDBOX_API int sandbox_spec_set_image(struct sandbox_spec *spec, const char *image, struct sandbox_error **error);
+/** A label; an equal key replaces. Since 0.1. */
+SANDBOX_API int sandbox_spec_add_label(struct sandbox_spec *spec, const char *key, const char *value, struct sandbox_error **error);
+/** An environment variable for daemon and execs; an equal name replaces. The name has no '='. Since 0.1. */
+SANDBOX_API int sandbox_spec_add_env(struct sandbox_spec *spec, const char *name, const char *value, struct sandbox_error **error);
+/** Absolute folder in which daemon and execs start; NULL: the image's, else "/". Since 0.1. */
+SANDBOX_API int sandbox_spec_set_workdir(struct sandbox_spec *spec, const char *workdir, struct sandbox_error **error);
+/** Default user of execs: "UID:GID", "UID", or names from the image's own passwd and group; NULL: the image's, else 0:0. Since 0.1. */
+SANDBOX_API int sandbox_spec_set_user(struct sandbox_spec *spec, const char *user, struct sandbox_error **error);
+/** Host name inside; NULL: the first 12 digits of the id. Since 0.1. */
+SANDBOX_API int sandbox_spec_set_hostname(struct sandbox_spec *spec, const char *hostname, struct sandbox_error **error);
+/** The daemon: the main process, started by sandbox_start() as root of the sandbox; argv ends with NULL. Empty: none. Since 0.1. */
+SANDBOX_API int sandbox_spec_set_daemon(struct sandbox_spec *spec, const char *const *argv, struct sandbox_error **error);
+/**
+ * A capability for the daemon beside the basic set (CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP
+ * NET_BIND_SERVICE), such as "SYS_ADMIN", all within the sandbox's own user namespace. Execs never have any. Since 0.1.
+ */
+SANDBOX_API int sandbox_spec_add_capability(struct sandbox_spec *spec, const char *capability, struct sandbox_error **error);
+/** 1: a /dev/fuse of its own, for the daemon (mode 0600, owned by the sandbox's root). EDENIED at create where impossible. Since 0.1. */
+SANDBOX_API int sandbox_spec_set_fuse(struct sandbox_spec *spec, int fuse, struct sandbox_error **error);
+/** Memory limit in bytes, at least 1 MiB; 0: none. EUNSUPPORTED at create where no cgroup can enforce it. Since 0.1. */
+SANDBOX_API int sandbox_spec_set_memory_max(struct sandbox_spec *spec, int64_t bytes, struct sandbox_error **error);
+/** Most processes and threads at once, 1 to 4194304; 0: the default. By a cgroup where there is one, else by RLIMIT_NPROC. Since 0.1. */
+SANDBOX_API int sandbox_spec_set_pids_max(struct sandbox_spec *spec, int64_t pids, struct sandbox_error **error);
+/** CPU time per time in thousandths of one CPU, 10 or more; 0: no limit. EUNSUPPORTED at create without a cgroup. Since 0.1. */
+SANDBOX_API int sandbox_spec_set_cpu_max(struct sandbox_spec *spec, int64_t millicpus, struct sandbox_error **error);
+/** enum sandbox_lifetime. Since 0.1. */
+SANDBOX_API int sandbox_spec_set_lifetime(struct sandbox_spec *spec, int lifetime, struct sandbox_error **error);
+/** enum sandbox_network. Since 0.1. */
+SANDBOX_API int sandbox_spec_set_network(struct sandbox_spec *spec, int network, struct sandbox_error **error);
+/** 1: the root file system is read-only for everything inside. Since 0.1. */
+SANDBOX_API int sandbox_spec_set_read_only(struct sandbox_spec *spec, int read_only, struct sandbox_error **error);
+/** A mount, in the order added. Always nosuid and nodev. Since 0.1. */
+SANDBOX_API int sandbox_spec_add_mount(struct sandbox_spec *spec, const struct sandbox_mount_options *options,
+                                       struct sandbox_error **error);
+
+/* ---------------------------------------------------------------------------------------------- sandboxes ---- */
+
+enum sandbox_state {
+    SANDBOX_STATE_CREATING = 0, /**< being made, or its maker died and no open repaired it yet */
+    SANDBOX_STATE_CREATED = 1,  /**< made; its init lives, nothing was started */
+    SANDBOX_STATE_RUNNING = 2,  /**< started */
+    SANDBOX_STATE_STOPPED = 3,  /**< stopped on request, or its owner ended; its root is kept */
+    SANDBOX_STATE_FAILED = 4,   /**< its init died, or its start failed; the cause is in the info */
+    SANDBOX_STATE_DAMAGED = 5   /**< its record does not verify; it can only be deleted */
+};
+
+/**
+ * Makes a sandbox from a spec; its init runs, its daemon does not. Returns once it exists: exactly one id.
+ * Errors: EINVALID, ENOTFOUND (image, volume), EEXISTS (name), EDENIED (kernel policy), EUNSUPPORTED, ENOSPACE, ETIMEDOUT
+ * (then it is undone). A failed create leaves nothing behind. The caller owns the handle. Since 0.1.
+ */
+SANDBOX_API int sandbox_create(struct sandbox_host *host, const struct sandbox_spec *spec, int64_t timeout_ms,
+                               struct sandbox **ret_sandbox, struct sandbox_error **error);
+SANDBOX_API int sandbox_create_begin(struct sandbox_host *host, const struct sandbox_spec *spec, struct sandbox_op **ret_op,
+                                     struct sandbox_error **error);
+/** A handle on an existing sandbox by its exact id. ENOTFOUND. The caller owns it. Since 0.1. */
+SANDBOX_API int sandbox_open(struct sandbox_host *host, const char *id, struct sandbox **ret_sandbox, struct sandbox_error **error);
+SANDBOX_API struct sandbox *sandbox_ref(struct sandbox *sandbox);
+/** Gives up the handle; the sandbox itself stays. NULL is allowed. Returns NULL. Since 0.1. */
+SANDBOX_API struct sandbox *sandbox_unref(struct sandbox *sandbox);
+/** Its id. Since 0.1. */
+SANDBOX_API const char *sandbox_get_id(const struct sandbox *sandbox);
+/** Starts it, with its daemon when the spec named one. Starting a running one is success. Since 0.1. */
+SANDBOX_API int sandbox_start(struct sandbox *sandbox, int64_t timeout_ms, struct sandbox_error **error);
+SANDBOX_API int sandbox_start_begin(struct sandbox *sandbox, struct sandbox_op **ret_op, struct sandbox_error **error);
+/**
+ * Stops it: SIGTERM to the daemon, `grace_ms` (-1: no bound, 0: none) for it to end, then everything inside is killed. Legal in every
+ * state, idempotent. timeout_ms bounds the whole call and must not be shorter than the grace. Since 0.1.
+ */
+SANDBOX_API int sandbox_stop(struct sandbox *sandbox, int64_t grace_ms, int64_t timeout_ms, struct sandbox_error **error);
+SANDBOX_API int sandbox_stop_begin(struct sandbox *sandbox, int64_t grace_ms, struct sandbox_op **ret_op, struct sandbox_error **error);
+/** Sends a signal (1 to 64) to the daemon. ENOTRUNNING without a live daemon. SIGKILL to everything: sandbox_stop() with grace 0. Since 0.1. */
+SANDBOX_API int sandbox_kill(struct sandbox *sandbox, int signal, struct sandbox_error **error);
+/**
+ * Deletes it, its root and its record, from any state; a running one is killed first. Idempotent: one that is gone already is
+ * success. Volumes stay. Since 0.1.
+ */
+SANDBOX_API int sandbox_delete(struct sandbox *sandbox, int64_t timeout_ms, struct sandbox_error **error);
+SANDBOX_API int sandbox_delete_begin(struct sandbox *sandbox, struct sandbox_op **ret_op, struct sandbox_error **error);
+/** What was asked and what is, checked against the kernel. The caller owns the info. Since 0.1. */
+SANDBOX_API int sandbox_inspect(struct sandbox *sandbox, struct sandbox_info **ret_info, struct sandbox_error **error);
+SANDBOX_API struct sandbox_info *sandbox_info_unref(struct sandbox_info *info);
+SANDBOX_API const char *sandbox_info_get_id(const struct sandbox_info *info);
+/** Its name, "" without one. Since 0.1. */
+SANDBOX_API const char *sandbox_info_get_name(const struct sandbox_info *info);
+/** enum sandbox_state. Since 0.1. */
+SANDBOX_API int sandbox_info_get_state(const struct sandbox_info *info);
+/** The image as it was asked for, and the manifest digest it is pinned to ("" for image host). Since 0.1. */
+SANDBOX_API const char *sandbox_info_get_image(const struct sandbox_info *info);
+SANDBOX_API const char *sandbox_info_get_image_digest(const struct sandbox_info *info);
+/** Wall-clock time of its creation, milliseconds since 1970. For people; nothing is decided by it. Since 0.1. */
+SANDBOX_API int64_t sandbox_info_get_created_ms(const struct sandbox_info *info);
+/** A label's value, or NULL. Since 0.1. */
+SANDBOX_API const char *sandbox_info_get_label(const struct sandbox_info *info, const char *key);
+/** Everything as one JSON object; byte strings that are not UTF-8 are {"base64": …}; an empty list is []. Since 0.1. */
+SANDBOX_API const char *sandbox_info_get_json(const struct sandbox_info *info);
+
+/** Which sandboxes to list; NULL fields don't filter. */
+struct sandbox_list_options {
+    size_t size;
+    const char *name_prefix;
+    const char *label_key;   /**< only those that have this label … */
+    const char *label_value; /**< … with this value (NULL: any) */
+};
+#define SANDBOX_LIST_OPTIONS_INIT { sizeof(struct sandbox_list_options), NULL, NULL, NULL }
+/** Lists what is there, each checked against the kernel; a damaged one is listed as such. options may be NULL. The caller owns the list. Since 0.1. */
+SANDBOX_API int sandbox_host_list(struct sandbox_host *host, const struct sandbox_list_options *options,
+                                  struct sandbox_list **ret_list, struct sandbox_error **error);
+/** Number of entries; the entry at an index below it (owned by the list), else NULL. Since 0.1. */
+SANDBOX_API size_t sandbox_list_get_count(const struct sandbox_list *list);
+SANDBOX_API const struct sandbox_info *sandbox_list_get(const struct sandbox_list *list, size_t index);
+SANDBOX_API struct sandbox_list *sandbox_list_unref(struct sandbox_list *list);
+
+/* -------------------------------------------------------------------------------------------------- execs ---- */
+
+/** For the stdin, stdout and stderr options, beside a descriptor of the caller's (0 or more). */
+#define SANDBOX_STDIO_NULL (-1) /**< /dev/null */
+#define SANDBOX_STDIO_PIPE (-2) /**< a new pipe; take_stdin() and so on give the caller's end */
+
+struct sandbox_exec_options {
+    size_t size;
+    const char *user;        /**< as sandbox_spec_set_user(); NULL: the spec's */
+    const char *workdir;     /**< absolute; NULL: the spec's */
+    const char *const *env;  /**< "NAME=VALUE", NULL-terminated, added to the spec's, an equal name replaces; NULL: none */
+    int stdin_fd;            /**< default SANDBOX_STDIO_NULL */
+    int stdout_fd;           /**< default SANDBOX_STDIO_PIPE */
+    int stderr_fd;           /**< default SANDBOX_STDIO_PIPE */
+    int64_t deadline_ms;     /**< 1 or more: after this time the command and all its descendants are killed; 0: none */
+};
+#define SANDBOX_EXEC_OPTIONS_INIT                                                                                                \
+    { sizeof(struct sandbox_exec_options), NULL, NULL, NULL, SANDBOX_STDIO_NULL, SANDBOX_STDIO_PIPE, SANDBOX_STDIO_PIPE, 0 }
+
+enum sandbox_exec_kind {
+    SANDBOX_EXEC_EXITED = 1,    /**< ended by itself; code is its exit code */
+    SANDBOX_EXEC_SIGNALLED = 2, /**< ended by a signal that this library did not send */
+    SANDBOX_EXEC_DEADLINE = 3,  /**< its deadline passed; it and its descendants are dead */
+    SANDBOX_EXEC_KILLED = 4,    /**< ended by a signal sent through sandbox_exec_kill() */
+    SANDBOX_EXEC_OOM = 5,       /**< killed for want of memory */
+    SANDBOX_EXEC_LOST = 6       /**< sandbox or connection ended first; there is no code */
+};
+
+/** How a command ended. */
+struct sandbox_exec_result {
+    size_t size;
+    int kind;          /**< enum sandbox_exec_kind */
+    int code;          /**< 0 to 255 when exited, else -1 */
+    int signal;        /**< the signal when signalled, deadline, killed or oom, else 0 */
+    int pipe_held;     /**< 1: a descendant still held stdout or stderr when sandbox_exec_communicate() gave up waiting for its end */
+    int64_t user_us;   /**< CPU time of the command and the children it waited for, microseconds */
+    int64_t system_us;
+    int64_t max_rss;   /**< largest resident set, bytes */
+};
+#define SANDBOX_EXEC_RESULT_INIT { sizeof(struct sandbox_exec_result), 0, -1, 0, 0, 0, 0, 0 }
+
+/**
+ * Runs a command: argv, ended by NULL, with no shell between. argv[0] is searched in the PATH of the command's environment
+ * when it has no '/'. It has no capabilities, no_new_privs and a seccomp filter. Returns once it was executed, or why not:
+ * ENOTFOUND (no such command: field "argv"; workdir; user), ENOTEXECUTABLE, ENOTRUNNING, EINVALID, EUNSUPPORTED (a user
+ * id that this host cannot map), ELIMIT (too many processes). The caller owns the handle. Since 0.1.
+ */
+SANDBOX_API int sandbox_exec(struct sandbox *sandbox, const char *const *argv, const struct sandbox_exec_options *options,
+                             struct sandbox_exec **ret_exec, struct sandbox_error **error);
+SANDBOX_API struct sandbox_exec *sandbox_exec_ref(struct sandbox_exec *exec);
+/** Gives up the handle; pipes that were not taken are closed, the command goes on. NULL is allowed. Returns NULL. Since 0.1. */
+SANDBOX_API struct sandbox_exec *sandbox_exec_unref(struct sandbox_exec *exec);
+/** Its id: SANDBOX_ID_LENGTH hexadecimal digits, never reused. Since 0.1. */
+SANDBOX_API const char *sandbox_exec_get_id(const struct sandbox_exec *exec);
+/** The caller's end of a pipe, once; EINVALID when there was none or it was taken. The caller closes it. Since 0.1. */
+SANDBOX_API int sandbox_exec_take_stdin(struct sandbox_exec *exec, int *ret_fd, struct sandbox_error **error);
+SANDBOX_API int sandbox_exec_take_stdout(struct sandbox_exec *exec, int *ret_fd, struct sandbox_error **error);
+SANDBOX_API int sandbox_exec_take_stderr(struct sandbox_exec *exec, int *ret_fd, struct sandbox_error **error);
+/** A descriptor that polls readable from the moment the command ended. It belongs to the exec: do not read or close it. Since 0.1. */
+SANDBOX_API int sandbox_exec_get_fd(struct sandbox_exec *exec);
+/** Waits for the command's end; result may be NULL. ETIMEDOUT: it still runs. As often as wanted. Since 0.1. */
+SANDBOX_API int sandbox_exec_wait(struct sandbox_exec *exec, int64_t timeout_ms, struct sandbox_exec_result *result,
+                                  struct sandbox_error **error);
+/** With sandbox_exec_kill(): the signal goes to all descendants too, also those that made sessions of their own. */
+#define SANDBOX_KILL_DESCENDANTS (1u << 0)
+/** Sends a signal (1 to 64). Success when it had already ended. Since 0.1. */
+SANDBOX_API int sandbox_exec_kill(struct sandbox_exec *exec, int signal, unsigned int flags, struct sandbox_error **error);
+
+/** Input and limits of sandbox_exec_communicate(). */
+struct sandbox_communicate_options {
+    size_t size;
+    const void *input;    /**< written to stdin, which is then closed; NULL with input_size 0: just closed */
+    size_t input_size;
+    size_t max_output;    /**< most bytes kept of each stream, the rest is read and dropped; 0: 64 MiB */
+    int64_t timeout_ms;   /**< -1: for ever */
+    int64_t drain_ms;     /**< how long to wait for the end of output after the command ended; default 500 */
+};
+#define SANDBOX_COMMUNICATE_OPTIONS_INIT { sizeof(struct sandbox_communicate_options), NULL, 0, 0, -1, 500 }
+
+/** What sandbox_exec_communicate() collected. Released by sandbox_output_clear(). */
+struct sandbox_output {
+    size_t size;
+    char *out;            /**< stdout, with a NUL after it that out_size does not count; NULL when it was not a pipe */
+    size_t out_size;
+    char *err;
+    size_t err_size;
+    int out_truncated;    /**< 1: more than max_output came */
+    int err_truncated;
+};
+#define SANDBOX_OUTPUT_INIT { sizeof(struct sandbox_output), NULL, 0, NULL, 0, 0, 0 }
+
+/**
+ * Feeds stdin and reads both outputs at the same time until they and the command have ended. Takes the exec's pipes. A command
+ * that closes its stdin early is no error. On ETIMEDOUT the command still runs, output holds what came and a second call goes on
+ * with the rest; the input is then not repeated. Since 0.1.
+ */
+SANDBOX_API int sandbox_exec_communicate(struct sandbox_exec *exec, const struct sandbox_communicate_options *options,
+                                         struct sandbox_output *output, struct sandbox_exec_result *result,
+                                         struct sandbox_error **error);
+/** Releases what communicate stored and makes it empty again. NULL is allowed. Since 0.1. */
+SANDBOX_API void sandbox_output_clear(struct sandbox_output *output);
+
+/* ---------------------------------------------------------------------------------------------- endpoints ---- */
+
+/**
+ * Connects to a TCP port (1 to 65535) on the sandbox's own loopback. The descriptor is a connected stream socket that belongs to the
+ * caller; shutdown(SHUT_WR) passes. ENOTRUNNING, EIO with ECONNREFUSED (retryable), ETIMEDOUT. Since 0.1.
+ */
+SANDBOX_API int sandbox_dial(struct sandbox *sandbox, int port, int64_t timeout_ms, int *ret_fd, struct sandbox_error **error);
+/**
+ * Listens on 127.0.0.1:local_port (0: chosen) and carries each connection to the sandbox's port. EUNSUPPORTED on hosts that
+ * cannot; `local:` can't yet in this version: use sandbox_dial(). The caller owns the forward. Since 0.1.
+ */
+SANDBOX_API int sandbox_forward_open(struct sandbox *sandbox, int port, int local_port, struct sandbox_forward **ret_forward,
+                                     struct sandbox_error **error);
+SANDBOX_API int sandbox_forward_get_port(const struct sandbox_forward *forward);
+/** Closes the listener and all its connections. NULL is allowed. Returns NULL. Since 0.1. */
+SANDBOX_API struct sandbox_forward *sandbox_forward_close(struct sandbox_forward *forward);
+
+/* ------------------------------------------------------------------------------------------------- images ---- */
+
+enum sandbox_image_format {
+    SANDBOX_IMAGE_FORMAT_AUTO = 0,           /**< found out by looking */
+    SANDBOX_IMAGE_FORMAT_ROOTFS_FOLDER = 1,  /**< a folder that is a root file system; copied */
+    SANDBOX_IMAGE_FORMAT_ROOTFS_TAR = 2,     /**< a tar of a root file system; plain, gzip, zstd or xz */
+    SANDBOX_IMAGE_FORMAT_OCI_LAYOUT = 3,     /**< a folder or tar with an oci-layout file */
+    SANDBOX_IMAGE_FORMAT_DOCKER_ARCHIVE = 4  /**< what `docker save` writes */
+};
+
+struct sandbox_image_import_options {
+    size_t size;
+    int format;           /**< enum sandbox_image_format */
+    const char *name;     /**< a name for the image, replacing an older holder of it; NULL: none */
+    const char *digest;   /**< "sha256:…": the manifest or config digest it must have; NULL: any */
+    const char *select;   /**< which image of a source that holds several, by reference name or tag; NULL: the only one */
+    int64_t max_bytes;    /**< most bytes after decompression; 0: 64 GiB */
+    int64_t max_entries;  /**< most archive entries; 0: 4,000,000 */
+};
+#define SANDBOX_IMAGE_IMPORT_OPTIONS_INIT { sizeof(struct sandbox_image_import_options), 0, NULL, NULL, NULL, 0, 0 }
+
+/**
+ * Imports an image from a file or folder of this machine. Every digest is checked; layers are unpacked once, by digest, in a
+ * confined helper process. Importing the same image again is cheap and gives the same digests. Errors: EINVALID, ENOTFOUND, EDIGEST, EDAMAGED (not an
+ * image, an entry that leaves the root), ELIMIT, EUNSUPPORTED (architecture, media type), ENOSPACE. The caller owns the image. Since 0.1.
+ */
+SANDBOX_API int sandbox_image_import(struct sandbox_host *host, const char *source, const struct sandbox_image_import_options *options,
+                                     int64_t timeout_ms, struct sandbox_image **ret_image, struct sandbox_error **error);
+SANDBOX_API int sandbox_image_import_begin(struct sandbox_host *host, const char *source,
+                                           const struct sandbox_image_import_options *options, struct sandbox_op **ret_op,
+                                           struct sandbox_error **error);
+/** An image by name or digest ("sha256:…", manifest or config). The caller owns it. Since 0.1. */
+SANDBOX_API int sandbox_image_open(struct sandbox_host *host, const char *name, struct sandbox_image **ret_image,
+                                   struct sandbox_error **error);
+SANDBOX_API struct sandbox_image *sandbox_image_unref(struct sandbox_image *image);
+/** Manifest digest; "" for image "host". Since 0.1. */
+SANDBOX_API const char *sandbox_image_get_digest(const struct sandbox_image *image);
+/** Config digest; "" for image "host". Since 0.1. */
+SANDBOX_API const char *sandbox_image_get_config_digest(const struct sandbox_image *image);
+/** Its name, "" without one. Since 0.1. */
+SANDBOX_API const char *sandbox_image_get_name(const struct sandbox_image *image);
+/** Bytes its layers occupy when unpacked, shared ones included. Since 0.1. */
+SANDBOX_API int64_t sandbox_image_get_bytes(const struct sandbox_image *image);
+/** Everything as one JSON object. Since 0.1. */
+SANDBOX_API const char *sandbox_image_get_json(const struct sandbox_image *image);
+/** All images. The caller owns the list. Since 0.1. */
+SANDBOX_API int sandbox_host_list_images(struct sandbox_host *host, struct sandbox_image_list **ret_list, struct sandbox_error **error);
+SANDBOX_API size_t sandbox_image_list_get_count(const struct sandbox_image_list *list);
+SANDBOX_API const struct sandbox_image *sandbox_image_list_get(const struct sandbox_image_list *list, size_t index);
+SANDBOX_API struct sandbox_image_list *sandbox_image_list_unref(struct sandbox_image_list *list);
+/** Removes a name (the image goes with its last name) or, by digest, the image. EBUSY while a sandbox stands on it, naming it. Since 0.1. */
+SANDBOX_API int sandbox_image_remove(struct sandbox_host *host, const char *name, struct sandbox_error **error);
+
+/* ------------------------------------------------------------------------------------------------ volumes ---- */
+
+/** Makes a volume: a folder that outlives sandboxes, on the state root's file system. EEXISTS. Since 0.1. */
+SANDBOX_API int sandbox_volume_create(struct sandbox_host *host, const char *name, struct sandbox_error **error);
+/** A volume by name. The caller owns it. Since 0.1. */
+SANDBOX_API int sandbox_volume_open(struct sandbox_host *host, const char *name, struct sandbox_volume **ret_volume,
+                                    struct sandbox_error **error);
+SANDBOX_API struct sandbox_volume *sandbox_volume_unref(struct sandbox_volume *volume);
+SANDBOX_API const char *sandbox_volume_get_name(const struct sandbox_volume *volume);
+/** Where its data is on this machine; "" where it is not on this kernel. Since 0.1. */
+SANDBOX_API const char *sandbox_volume_get_path(const struct sandbox_volume *volume);
+/** All volumes. The caller owns the list. Since 0.1. */
+SANDBOX_API int sandbox_host_list_volumes(struct sandbox_host *host, struct sandbox_volume_list **ret_list, struct sandbox_error **error);
+SANDBOX_API size_t sandbox_volume_list_get_count(const struct sandbox_volume_list *list);
+SANDBOX_API const struct sandbox_volume *sandbox_volume_list_get(const struct sandbox_volume_list *list, size_t index);
+SANDBOX_API struct sandbox_volume_list *sandbox_volume_list_unref(struct sandbox_volume_list *list);
+/** Removes a volume and its data. EBUSY while a sandbox names it. ENOTFOUND. Since 0.1. */
+SANDBOX_API int sandbox_volume_remove(struct sandbox_host *host, const char *name, struct sandbox_error **error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
