@@ -38,8 +38,11 @@ struct sandbox_spec {
     int lifetime;
     int network;
     int64_t memory_max, pids_max, cpu_max; /* 0: none / default */
+    size_t labels_bytes, env_bytes, mounts_bytes; /* in use, so that the record on disk stays readable (rules.h) */
 };
 
+/* An empty spec; NULL when memory is short. */
+struct sandbox_spec *sb_spec_new(void);
 /* Frees what a spec holds and the spec. NULL is allowed. Returns NULL. */
 struct sandbox_spec *sb_spec_free(struct sandbox_spec *spec);
 /* A deep copy; NULL when memory is short. */
@@ -48,8 +51,44 @@ struct sandbox_spec *sb_spec_copy(const struct sandbox_spec *spec);
 json_t *sb_spec_to_json(const struct sandbox_spec *spec);
 /* The reverse, with every rule of the public setters checked again: the JSON may come from a damaged disk or a peer. */
 int sb_spec_from_json(const json_t *json, struct sandbox_spec **ret_spec, struct sandbox_error **error);
+/* What the public setters do, with their rules (rules.h); nothing of a spec changes when one fails. */
+int sb_spec_set_name(struct sandbox_spec *spec, const char *name, struct sandbox_error **error);
+int sb_spec_set_image(struct sandbox_spec *spec, const char *image, struct sandbox_error **error);
+int sb_spec_add_label(struct sandbox_spec *spec, const char *key, const char *value, struct sandbox_error **error);
+int sb_spec_add_env(struct sandbox_spec *spec, const char *name, const char *value, struct sandbox_error **error);
+int sb_spec_set_workdir(struct sandbox_spec *spec, const char *workdir, struct sandbox_error **error);
+int sb_spec_set_user(struct sandbox_spec *spec, const char *user, struct sandbox_error **error);
+int sb_spec_set_hostname(struct sandbox_spec *spec, const char *hostname, struct sandbox_error **error);
+int sb_spec_set_daemon(struct sandbox_spec *spec, const char *const *argv, struct sandbox_error **error);
+int sb_spec_add_capability(struct sandbox_spec *spec, const char *capability, struct sandbox_error **error);
+int sb_spec_set_fuse(struct sandbox_spec *spec, int fuse, struct sandbox_error **error);
+int sb_spec_set_memory_max(struct sandbox_spec *spec, int64_t bytes, struct sandbox_error **error);
+int sb_spec_set_pids_max(struct sandbox_spec *spec, int64_t pids, struct sandbox_error **error);
+int sb_spec_set_cpu_max(struct sandbox_spec *spec, int64_t millicpus, struct sandbox_error **error);
+int sb_spec_set_lifetime(struct sandbox_spec *spec, int lifetime, struct sandbox_error **error);
+int sb_spec_set_network(struct sandbox_spec *spec, int network, struct sandbox_error **error);
+int sb_spec_set_read_only(struct sandbox_spec *spec, int read_only, struct sandbox_error **error);
+int sb_spec_add_mount(struct sandbox_spec *spec, const struct sandbox_mount_options *mount, struct sandbox_error **error);
 /* "SYS_ADMIN" or "CAP_SYS_ADMIN" in any case → its number, else -1. */
 int sb_capability_from_name(const char *name);
-const char *sb_capability_name(int capability); /* "SYS_ADMIN" or NULL */
+const char *sb_capability_name(int capability); /* What the public setters do, with their rules (rules.h); nothing of a spec changes when one fails. */
+int sb_spec_set_name(struct sandbox_spec *spec, const char *name, struct sandbox_error **error);
+int sb_spec_set_image(struct sandbox_spec *spec, const char *image, struct sandbox_error **error);
+int sb_spec_add_label(struct sandbox_spec *spec, const char *key, const char *value, struct sandbox_error **error);
+int sb_spec_add_env(struct sandbox_spec *spec, const char *name, const char *value, struct sandbox_error **error);
+int sb_spec_set_workdir(struct sandbox_spec *spec, const char *workdir, struct sandbox_error **error);
+int sb_spec_set_user(struct sandbox_spec *spec, const char *user, struct sandbox_error **error);
+int sb_spec_set_hostname(struct sandbox_spec *spec, const char *hostname, struct sandbox_error **error);
+int sb_spec_set_daemon(struct sandbox_spec *spec, const char *const *argv, struct sandbox_error **error);
+int sb_spec_add_capability(struct sandbox_spec *spec, const char *capability, struct sandbox_error **error);
+int sb_spec_set_fuse(struct sandbox_spec *spec, int fuse, struct sandbox_error **error);
+int sb_spec_set_memory_max(struct sandbox_spec *spec, int64_t bytes, struct sandbox_error **error);
+int sb_spec_set_pids_max(struct sandbox_spec *spec, int64_t pids, struct sandbox_error **error);
+int sb_spec_set_cpu_max(struct sandbox_spec *spec, int64_t millicpus, struct sandbox_error **error);
+int sb_spec_set_lifetime(struct sandbox_spec *spec, int lifetime, struct sandbox_error **error);
+int sb_spec_set_network(struct sandbox_spec *spec, int network, struct sandbox_error **error);
+int sb_spec_set_read_only(struct sandbox_spec *spec, int read_only, struct sandbox_error **error);
+int sb_spec_add_mount(struct sandbox_spec *spec, const struct sandbox_mount_options *mount, struct sandbox_error **error);
+/* "SYS_ADMIN" or NULL */
 
 #endif
