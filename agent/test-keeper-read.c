@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * See test-keeper.h. */
+#include "test-keeper.h"
+
+#include <check.h>
+#include <endian.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <fs.h>
+
+#include "keeper-format.h"
+
+unsigned char test_pattern(int stream, uint64_t at)
+{
+    return (unsigned char)(at * 131 + (at >> 8) * 7 + (at >> 16) * 3 + (uint64_t)stream * 17);
+}
+
+void test_free_seen(struct seen *seen)
+{
+    free(seen->data[0]);
+    free(seen->data[1]);
+}
+
+static void take_record(struct seen *seen, const struct ag_keeper_record *record, const char *payload, size_t length)
+{
+    int which = record->stream - AG_KEEPER_STREAM_STDOUT;
+
+    seen->records++;
+    if (record->stream == AG_KEEPER_STREAM_DROPPED) {
+        struct ag_keeper_dropped lost;
+
+        ck_assert_uint_eq(length, sizeof lost);
+        memcpy(&lost, payload, sizeof lost);
+        seen->dropped[0] += le64toh(lost.bytes[0]);
+        seen->dropped[1] += le64toh(lost.bytes[1]);
+    } else if (record->stream == AG_KEEPER_STREAM_EVENT) {
+        char text[32];
+
+        ck_assert_int_eq(snprintf(text, sizeof text, "event %d", (int)seen->events), (int)length);
+        ck_assert_mem_eq(payload, text, length);
+        seen->events++;
+    } else {
+        ck_assert(which == 0 || which == 1);
+        if (!length)
+            seen->ends[which]++;
+        seen->data[which] = realloc(seen->data[which], seen->kept[which] + length + 1);
+        ck_assert_ptr_nonnull(seen->data[which]);
+        memcpy(seen->data[which] + seen->kept[which], payload, length);
+        seen->kept[which] += length;
+    }
+}
+
+static void read_segment(struct seen *seen, const char *text, size_t size)
+{
+    uint64_t at = sizeof(struct ag_keeper_segment);
+
+    while (at < size) {
+        struct ag_keeper_record record, blank;
+        size_t length;
+
+        if (size - at < sizeof record) {
+            seen->torn = 1;
+            break;
+        }
+        memcpy(&record, text + at, sizeof record);
+        length = le32toh(record.length);
+        blank = record;
+        blank.crc = 0;
+        if (length > AG_KEEPER_RECORD_MAX || size - at - sizeof record < length ||
+            le32toh(record.crc) != ag_crc32c(ag_crc32c(0, &blank, sizeof blank), text + at + sizeof record, length)) {
+            seen->torn = 1;
+            break;
+        }
+        ck_assert_uint_ne(record.wall_ns, 0);
+        take_record(seen, &record, text + at + sizeof record, length);
+        at += sizeof record + length;
+    }
+    seen->end_position += at - sizeof(struct ag_keeper_segment);
+}
+
+void test_read_ring(int folder, const char *name, struct seen *seen)
+{
+    char *text[2] = { NULL, NULL }, path[32];
+    struct ag_keeper_segment header[2];
+    size_t size[2];
+    int order[2], n = 0;
+
+    memset(seen, 0, sizeof *seen);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s.%d", name, i);
+        if (sb_read_file(folder, path, 1 << 30, &text[i], &size[i]) < 0)
+            continue;
+        ck_assert_uint_ge(size[i], sizeof header[i]);
+        memcpy(&header[i], text[i], sizeof header[i]);
+        ck_assert_mem_eq(header[i].magic, AG_KEEPER_MAGIC, 8);
+        ck_assert_uint_eq(le32toh(header[i].crc), ag_crc32c(0, &header[i], sizeof header[i] - 4));
+        seen->file_bytes += size[i];
+        order[n++] = i;
+    }
+    ck_assert_int_ge(n, 1);
+    if (n == 2 && le64toh(header[0].sequence) > le64toh(header[1].sequence)) {
+        order[0] = 1;
+        order[1] = 0;
+    }
+    if (n == 2)
+        ck_assert_uint_eq(le64toh(header[order[0]].sequence) + 1, le64toh(header[order[1]].sequence));
+    seen->first_position = seen->end_position = le64toh(header[order[0]].position);
+    for (int i = 0; i < n; i++) {
+        ck_assert_uint_eq(seen->end_position, le64toh(header[order[i]].position));
+        read_segment(seen, text[order[i]], size[order[i]]);
+        ck_assert_msg(!seen->torn || i == n - 1, "a torn record in a closed segment");
+    }
+    free(text[0]);
+    free(text[1]);
+}
+
+void test_check_pattern(const struct seen *seen, int stream, uint64_t from)
+{
+    for (uint64_t i = 0; i < seen->kept[stream]; i++)
+        if (seen->data[stream][i] != test_pattern(stream, from + i))
+            ck_abort_msg("stream %d differs at byte %llu", stream, (unsigned long long)(from + i));
+}
