@@ -1,0 +1,18 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Configures the folder build/ when it isn't there yet, and builds. Further arguments go to `meson setup`.
+set -eu
+cd "$(dirname "$0")/.."
+build=${BUILD:-build}
+
+if [ ! -e "$build/build.ninja" ]; then
+    echo "==> configuring $build/"
+    meson setup "$build" "$@" >"$build.log" 2>&1 || { cat "$build.log" >&2; exit 1; }
+    rm -f "$build.log"
+fi
+echo "==> building"
+if [ -t 1 ]; then
+    ninja -C "$build"
+else
+    ninja -C "$build" >"$build/build.log" 2>&1 || { tail -n 60 "$build/build.log" >&2; exit 1; }
+fi
