@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Options as one table: which command takes them, what kind of value they have and where it goes. --help is printed from the
+ * same rows, so that it can't tell of an option that isn't there. */
+#include "tool.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { FLAG, TEXT, LIST, NUMBER, GLOBAL_TEXT, GLOBAL_FLAG };
+
+struct option {
+    const char *name;
+    const char *value; /* what --help calls it; NULL: takes none */
+    enum kind kind;
+    size_t offset; /* in struct arguments; GLOBAL_…: in struct tool */
+    int (*parse)(const char *text, int64_t *ret);
+    int64_t min;
+    const char *form; /* how a number is written, for messages */
+    unsigned int groups;
+    const char *help;
+};
+
+#define AT(member) offsetof(struct arguments, member)
+
+static const struct option options[] = {
+    { "image", "IMAGE", TEXT, AT(image), NULL, 0, NULL, FOR_RUN | FOR_CREATE, "image name or sha256:DIGEST (default: host)" },
+    { "name", "NAME", TEXT, AT(name), NULL, 0, NULL, FOR_RUN | FOR_CREATE, "unique name of the sandbox" },
+    { "name", "PREFIX", TEXT, AT(name), NULL, 0, NULL, FOR_LS, "only names that begin so" },
+    { "name", "NAME", TEXT, AT(name), NULL, 0, NULL, FOR_IMPORT, "name for the image; an older holder loses it" },
+    { "label", "KEY=VALUE", LIST, AT(labels), NULL, 0, NULL, FOR_RUN | FOR_CREATE, "label; may be repeated" },
+    { "label", "KEY[=VALUE]", LIST, AT(labels), NULL, 0, NULL, FOR_LS, "only sandboxes with this label" },
+    { "user", "USER[:GROUP]", TEXT, AT(user), NULL, 0, NULL, FOR_RUN | FOR_CREATE | FOR_EXEC,
+      "numbers, or names of the image (default: the image's, else 0:0)" },
+    { "env", "NAME[=VALUE]", LIST, AT(env), NULL, 0, NULL, FOR_RUN | FOR_CREATE | FOR_EXEC,
+      "environment; without =VALUE it is taken from here" },
+    { "workdir", "FOLDER", TEXT, AT(workdir), NULL, 0, NULL, FOR_RUN | FOR_CREATE | FOR_EXEC, "folder to start in" },
+    { "hostname", "NAME", TEXT, AT(hostname), NULL, 0, NULL, FOR_RUN | FOR_CREATE, "host name inside" },
+    { "memory", "SIZE", NUMBER, AT(memory_max), value_size, 1, "bytes, or a number with K, M, G or T", FOR_RUN | FOR_CREATE,
+      "memory limit, such as 256M" },
+    { "pids", "COUNT", NUMBER, AT(pids_max), value_count, 1, "a whole number", FOR_RUN | FOR_CREATE,
+      "most processes and threads (default: 4096)" },
+    { "cpus", "NUMBER", NUMBER, AT(cpu_max), value_thousandths, 10, "a number of CPUs, at least 0.01", FOR_RUN | FOR_CREATE,
+      "CPU limit, such as 1.5" },
+    { "timeout", "TIME", NUMBER, AT(timeout_ms), value_duration, 1, "a number with ms, s, m or h; seconds without",
+      FOR_RUN | FOR_EXEC, "kill the command and its descendants after this time; status 124" },
+    { "mount", "SPEC", LIST, AT(mounts), NULL, 0, NULL, FOR_RUN | FOR_CREATE,
+      "type=bind|volume|tmpfs[,source=S],target=T[,ro][,size=SIZE]" },
+    { "cap", "NAME", LIST, AT(capabilities), NULL, 0, NULL, FOR_CREATE, "capability for the daemon, such as SYS_ADMIN" },
+    { "fuse", NULL, FLAG, AT(fuse), NULL, 0, NULL, FOR_RUN | FOR_CREATE, "a /dev/fuse of its own" },
+    { "read-only", NULL, FLAG, AT(read_only), NULL, 0, NULL, FOR_RUN | FOR_CREATE, "root file system read-only" },
+    { "keep", NULL, FLAG, AT(keep), NULL, 0, NULL, FOR_RUN, "leave the sandbox running when the command has ended" },
+    { "grace", "TIME", NUMBER, AT(grace_ms), value_duration, 0, "a number with ms, s, m or h; seconds without", FOR_STOP,
+      "time between SIGTERM and SIGKILL (default: 10s)" },
+    { "signal", "SIGNAL", NUMBER, AT(signal), value_signal, 1, "a name or a number from 1 to 64", FOR_KILL,
+      "signal for the daemon (default: KILL)" },
+    { "format", "FORMAT", NUMBER, AT(format), value_image_format, 0, "auto, folder, tar, oci or docker", FOR_IMPORT,
+      "auto, folder, tar, oci or docker (default: auto)" },
+    { "digest", "DIGEST", TEXT, AT(digest), NULL, 0, NULL, FOR_IMPORT, "sha256:… it must have, of manifest or config" },
+    { "select", "NAME", TEXT, AT(select), NULL, 0, NULL, FOR_IMPORT, "which image of a source that holds several" },
+    { "max-size", "SIZE", NUMBER, AT(max_bytes), value_size, 1, "bytes, or a number with K, M, G or T", FOR_IMPORT,
+      "most bytes when unpacked (default: 64G)" },
+    { "max-entries", "COUNT", NUMBER, AT(max_entries), value_count, 1, "a whole number", FOR_IMPORT,
+      "most files in it (default: 4000000)" },
+    { "host", "URI", GLOBAL_TEXT, offsetof(struct tool, uri), NULL, 0, NULL, FOR_ALL, "where sandboxes live (default: local:)" },
+    { "root", "FOLDER", GLOBAL_TEXT, offsetof(struct tool, root), NULL, 0, NULL, FOR_ALL, "where local state is kept" },
+    { "json", NULL, GLOBAL_FLAG, offsetof(struct tool, json), NULL, 0, NULL, FOR_ALL, "output and errors as JSON" },
+    { "help", NULL, GLOBAL_FLAG, offsetof(struct tool, help), NULL, 0, NULL, FOR_ALL, "print this" },
+};
+
+void options_print(unsigned int group)
+{
+    for (size_t i = 0; i < TOOL_ELEMENTS(options); i++) {
+        const struct option *o = &options[i];
+        char left[64];
+
+        if (!(group ? o->groups & group : o->groups == FOR_ALL))
+            continue;
+        snprintf(left, sizeof left, "--%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
+        printf("  %-24s %s\n", left, o->help);
+    }
+}
+
+/* An option's row by the text after "--", up to '='. */
+static const struct option *find(const char *text, unsigned int group)
+{
+    size_t length = strcspn(text, "=");
+
+    for (size_t i = 0; i < TOOL_ELEMENTS(options); i++) {
+        const struct option *o = &options[i];
+
+        if ((group ? o->groups & group : o->groups == FOR_ALL) && strlen(o->name) == length && memcmp(o->name, text, length) == 0)
+            return o;
+    }
+    return NULL;
+}
+
+static int fail_usage(struct tool *tool, const char *field, const char *problem, const char *what)
+{
+    char hint[128];
+
+    snprintf(hint, sizeof hint, "see: sandbox %s%s--help", tool->command ? tool->command : "", tool->command ? " " : "");
+    return report(tool, SANDBOX_EINVALID, field, hint, "%s: %s", what, problem);
+}
+
+static int store(struct tool *tool, struct arguments *arguments, const struct option *o, const char *value)
+{
+    char *base = o->kind >= GLOBAL_TEXT ? (char *)tool : (char *)arguments;
+    void *place = base + o->offset;
+    const char **list;
+    int64_t number;
+
+    switch (o->kind) {
+    case FLAG:
+        *(int64_t *)place = 1;
+        return 0;
+    case GLOBAL_FLAG:
+        *(int *)place = 1;
+        return 0;
+    case LIST:
+        for (list = *(const char ***)place; *list; list++)
+            ;
+        *list = value;
+        return 0;
+    case NUMBER:
+        if (o->parse(value, &number) || number < o->min) {
+            char problem[128];
+
+            snprintf(problem, sizeof problem, "not understood: \"%.40s\"; wanted: %s", value, o->form);
+            return fail_usage(tool, o->name, problem, o->name);
+        }
+        *(int64_t *)place = number;
+        return 0;
+    default:
+        *(const char **)place = value;
+        return 0;
+    }
+}
+
+/* Reads the option at argv[*index], with its value; *index moves past it. */
+static int parse_option(struct tool *tool, struct arguments *arguments, unsigned int group, int argc, char **argv, int *index)
+{
+    const char *word = strcmp(argv[*index], "-h") == 0 ? "--help" : argv[*index];
+    const char *text = word + 2;
+    const struct option *o = word[1] == '-' ? find(text, group) : NULL;
+    const char *equals = o ? strchr(text, '=') : NULL;
+
+    if (!o)
+        return fail_usage(tool, "options", "no such option", argv[*index]);
+    ++*index;
+    if (!o->value)
+        return equals ? fail_usage(tool, o->name, "takes no value", o->name) : store(tool, arguments, o, NULL);
+    if (equals)
+        return store(tool, arguments, o, equals + 1);
+    if (*index >= argc)
+        return fail_usage(tool, o->name, "needs a value", o->name);
+    return store(tool, arguments, o, argv[(*index)++]);
+}
+
+static int is_option(const char *text)
+{
+    return text[0] == '-' && text[1] != 0;
+}
+
+int options_parse_global(struct tool *tool, int argc, char **argv, int *index)
+{
+    while (*index < argc && is_option(argv[*index])) {
+        int status = parse_option(tool, NULL, 0, argc, argv, index);
+
+        if (status)
+            return status;
+    }
+    return 0;
+}
+
+static int check_counts(struct tool *tool, const struct command *command, const struct arguments *a)
+{
+    if (a->n_operands < (size_t)command->min_operands)
+        return fail_usage(tool, "operands", "too few arguments", command->synopsis);
+    if (command->max_operands >= 0 && a->n_operands > (size_t)command->max_operands)
+        return fail_usage(tool, "operands", "one argument too many", a->operands[command->max_operands]);
+    if (command->min_argv > 0 && a->n_argv < (size_t)command->min_argv)
+        return fail_usage(tool, "argv", "no command was given", command->synopsis);
+    return 0;
+}
+
+int options_parse(struct tool *tool, const struct command *command, int argc, char **argv, struct arguments *ret)
+{
+    struct arguments a = { .grace_ms = 10000, .signal = 9 };
+    const char ***const lists[] = { &a.labels, &a.env, &a.mounts, &a.capabilities, &a.operands, &a.argv };
+    int i = 0, status = 0;
+
+    for (size_t l = 0; l < TOOL_ELEMENTS(lists); l++)
+        *lists[l] = tool_allocate((size_t)argc + 1, sizeof **lists[l]);
+    while (i < argc && status == 0) {
+        if (strcmp(argv[i], "--") == 0) {
+            for (i++; i < argc; i++)
+                if (command->min_argv >= 0)
+                    a.argv[a.n_argv++] = argv[i];
+                else
+                    a.operands[a.n_operands++] = argv[i];
+        } else if (is_option(argv[i])) {
+            status = parse_option(tool, &a, command->group, argc, argv, &i);
+        } else if (command->min_argv >= 0 && a.n_operands == (size_t)command->max_operands) {
+            for (; i < argc; i++) /* the command begins here, without "--" */
+                a.argv[a.n_argv++] = argv[i];
+        } else {
+            a.operands[a.n_operands++] = argv[i++];
+        }
+    }
+    if (!status && !tool->help)
+        status = check_counts(tool, command, &a);
+    if (status) {
+        arguments_clear(&a);
+        return status;
+    }
+    *ret = a;
+    return 0;
+}
+
+void arguments_clear(struct arguments *arguments)
+{
+    free(arguments->labels);
+    free(arguments->env);
+    free(arguments->mounts);
+    free(arguments->capabilities);
+    free(arguments->operands);
+    free(arguments->argv);
+    *arguments = (struct arguments){ 0 };
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * run and exec. A sandbox that run made is deleted whatever happens: also after a failed start, also on a signal. When this
+ * process itself is killed, the sandbox, being owned, dies with it, and the next open of the host removes what is left. */
+#include "tool.h"
+
+#include <stdio.h>
+
+/* A status for a step that failed: a signal that was asked for is no error. */
+static int step_failed(struct tool *tool, int code, const struct signals *signals, struct sandbox_error *error)
+{
+    if (code == SANDBOX_ECANCELLED && signals->last) {
+        sandbox_error_unref(error);
+        return 128 + signals->last;
+    }
+    return report_error(tool, error);
+}
+
+static int create(struct tool *tool, const struct arguments *arguments, struct signals *signals, struct sandbox **ret_sandbox)
+{
+    int lifetime = arguments->keep ? SANDBOX_LIFETIME_DETACHED : SANDBOX_LIFETIME_OWNED;
+    struct sandbox_spec *spec = NULL;
+    struct sandbox_op *op = NULL;
+    struct sandbox_error *error = NULL;
+    int status = spec_from_arguments(tool, arguments, lifetime, &spec), r;
+
+    if (status)
+        return status;
+    r = sandbox_create_begin(tool->host, spec, &op, &error);
+    if (!r)
+        r = op_drive(tool, op, signals, &error);
+    if (!r)
+        r = sandbox_op_take_sandbox(op, ret_sandbox, &error);
+    sandbox_op_unref(op);
+    sandbox_spec_unref(spec);
+    return r ? step_failed(tool, r, signals, error) : 0;
+}
+
+static int start_and_attend(struct tool *tool, struct sandbox *sandbox, const struct arguments *arguments,
+                            struct signals *signals)
+{
+    struct sandbox_op *op = NULL;
+    struct sandbox_error *error = NULL;
+    int r;
+
+    if (signals->last) /* it came when the create was as good as done */
+        return 128 + signals->last;
+    r = sandbox_start_begin(sandbox, &op, &error);
+    if (!r)
+        r = op_finish(tool, op, signals, &error);
+    if (r)
+        return step_failed(tool, r, signals, error);
+    if (signals->last)
+        return 128 + signals->last;
+    return attend_exec(tool, sandbox, arguments, signals);
+}
+
+static int run(struct tool *tool, const struct arguments *arguments, struct signals *signals)
+{
+    struct sandbox *sandbox = NULL;
+    struct sandbox_error *error = NULL;
+    struct sandbox_op *op = NULL;
+    int status = create(tool, arguments, signals, &sandbox), r;
+
+    if (status)
+        return status;
+    status = start_and_attend(tool, sandbox, arguments, signals);
+    if (arguments->keep) {
+        if (!tool->json)
+            fprintf(stderr, "sandbox: kept %s\n", sandbox_get_id(sandbox));
+    } else {
+        r = sandbox_delete_begin(sandbox, &op, &error);
+        if (!r)
+            r = op_finish(tool, op, NULL, &error);
+        if (r)
+            status = report_error(tool, error);
+    }
+    sandbox_unref(sandbox);
+    return status;
+}
+
+int command_run(struct tool *tool, const struct arguments *arguments)
+{
+    struct signals signals;
+    int status = signals_open(tool, &signals);
+
+    if (status)
+        return status;
+    status = tool_open_host(tool);
+    if (!status)
+        status = run(tool, arguments, &signals);
+    signals_close(&signals);
+    return status;
+}
+
+int command_exec(struct tool *tool, const struct arguments *arguments)
+{
+    struct sandbox *sandbox = NULL;
+    struct signals signals;
+    int status = signals_open(tool, &signals);
+
+    if (status)
+        return status;
+    status = tool_open_host(tool);
+    if (!status)
+        status = tool_open_sandbox(tool, arguments->operands[0], &sandbox);
+    if (!status)
+        status = attend_exec(tool, sandbox, arguments, &signals);
+    sandbox_unref(sandbox);
+    signals_close(&signals);
+    return status;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From options to a spec. What the library checks is left to the library, so that its messages stay the only ones. */
+#include "tool.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int fail_mount(struct tool *tool, const char *text, const char *problem)
+{
+    static const char hint[] = "such as type=bind,source=/src,target=/dst,ro or type=tmpfs,target=/dst,size=64M";
+
+    return report(tool, SANDBOX_EINVALID, "mount", hint, "mount \"%s\": %s", text, problem);
+}
+
+static int read_mount_type(const char *value, int *ret_type)
+{
+    static const char *const names[] = {
+        [SANDBOX_MOUNT_BIND] = "bind",
+        [SANDBOX_MOUNT_VOLUME] = "volume",
+        [SANDBOX_MOUNT_TMPFS] = "tmpfs",
+    };
+
+    for (size_t i = 0; i < TOOL_ELEMENTS(names); i++)
+        if (strcmp(value, names[i]) == 0) {
+            *ret_type = (int)i;
+            return 0;
+        }
+    return -1;
+}
+
+/* One "key=value" or "ro" of a mount; the text was cut at the commas. NULL, or what is wrong with it. */
+static const char *read_mount_part(char *part, struct sandbox_mount_options *mount, int *ret_type)
+{
+    char *value = strchr(part, '=');
+
+    if (!value) {
+        if (strcmp(part, "ro") != 0)
+            return "only \"ro\" stands without a value";
+        mount->flags |= SANDBOX_MOUNT_READ_ONLY;
+        return NULL;
+    }
+    *value++ = 0;
+    if (strcmp(part, "type") == 0)
+        return read_mount_type(value, ret_type) ? "type is bind, volume or tmpfs" : NULL;
+    if (strcmp(part, "source") == 0)
+        mount->source = value;
+    else if (strcmp(part, "target") == 0)
+        mount->target = value;
+    else if (strcmp(part, "size") == 0)
+        return value_size(value, &mount->max_bytes) ? "size is a number with K, M, G or T" : NULL;
+    else
+        return "it has type, source, target, ro and size";
+    return NULL;
+}
+
+static int add_mount(struct tool *tool, struct sandbox_spec *spec, const char *text)
+{
+    struct sandbox_mount_options mount = SANDBOX_MOUNT_OPTIONS_INIT;
+    TOOL_FREE char *copy = tool_format("%s", text);
+    TOOL_FREE char *absolute = NULL;
+    struct sandbox_error *error = NULL;
+    char *rest = copy, *part;
+    int type = -1;
+
+    while ((part = strsep(&rest, ","))) {
+        const char *problem = read_mount_part(part, &mount, &type);
+
+        if (problem)
+            return fail_mount(tool, text, problem);
+    }
+    if (type < 0)
+        return fail_mount(tool, text, "it needs type=bind, volume or tmpfs");
+    if (type == SANDBOX_MOUNT_BIND && mount.source && mount.source[0] != '/') {
+        /* the library has no current folder; a person at a shell has */
+        absolute = realpath(mount.source, NULL);
+        if (!absolute)
+            return fail_mount(tool, text, strerror(errno));
+        mount.source = absolute;
+    }
+    mount.type = type;
+    return sandbox_spec_add_mount(spec, &mount, &error) ? report_error(tool, error) : 0;
+}
+
+static int add_labels(struct tool *tool, struct sandbox_spec *spec, const char *const *labels)
+{
+    for (; *labels; labels++) {
+        const char *equals = strchr(*labels, '=');
+        TOOL_FREE char *key = equals ? tool_format("%.*s", (int)(equals - *labels), *labels) : NULL;
+        struct sandbox_error *error = NULL;
+
+        if (!equals)
+            return report(tool, SANDBOX_EINVALID, "label", "such as --label project=demo", "label \"%s\" has no value", *labels);
+        if (sandbox_spec_add_label(spec, key, equals + 1, &error))
+            return report_error(tool, error);
+    }
+    return 0;
+}
+
+int spec_environment(struct tool *tool, const struct arguments *arguments, char ***ret_env)
+{
+    size_t n = 0;
+    char **env;
+
+    while (arguments->env[n])
+        n++;
+    env = tool_allocate(n + 1, sizeof *env);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = arguments->env[i], *value = strchr(name, '=') ? "" : getenv(name);
+
+        if (!value) {
+            spec_environment_free(env);
+            return report(tool, SANDBOX_EINVALID, "env", "give NAME=VALUE, or export it first",
+                          "env \"%s\" is not set here and has no value", name);
+        }
+        env[i] = strchr(name, '=') ? tool_format("%s", name) : tool_format("%s=%s", name, value);
+    }
+    *ret_env = env;
+    return 0;
+}
+
+void spec_environment_free(char **env)
+{
+    for (size_t i = 0; env && env[i]; i++)
+        free(env[i]);
+    free(env);
+}
+
+int spec_add_environment(struct tool *tool, struct sandbox_spec *spec, const struct arguments *arguments)
+{
+    struct sandbox_error *error = NULL;
+    char **env = NULL;
+    int status = spec_environment(tool, arguments, &env);
+
+    for (size_t i = 0; !status && env[i]; i++) {
+        char *equals = strchr(env[i], '=');
+
+        *equals = 0;
+        if (sandbox_spec_add_env(spec, env[i], equals + 1, &error))
+            status = report_error(tool, error);
+    }
+    spec_environment_free(env);
+    return status;
+}
+
+static int set_scalars(struct sandbox_spec *spec, const struct arguments *a, struct sandbox_error **error)
+{
+    int r = 0;
+
+    if (!r && a->image)
+        r = sandbox_spec_set_image(spec, a->image, error);
+    if (!r && a->name)
+        r = sandbox_spec_set_name(spec, a->name, error);
+    if (!r && a->user)
+        r = sandbox_spec_set_user(spec, a->user, error);
+    if (!r && a->workdir)
+        r = sandbox_spec_set_workdir(spec, a->workdir, error);
+    if (!r && a->hostname)
+        r = sandbox_spec_set_hostname(spec, a->hostname, error);
+    if (!r && a->memory_max)
+        r = sandbox_spec_set_memory_max(spec, a->memory_max, error);
+    if (!r && a->pids_max)
+        r = sandbox_spec_set_pids_max(spec, a->pids_max, error);
+    if (!r && a->cpu_max)
+        r = sandbox_spec_set_cpu_max(spec, a->cpu_max, error);
+    if (!r && a->fuse)
+        r = sandbox_spec_set_fuse(spec, 1, error);
+    if (!r && a->read_only)
+        r = sandbox_spec_set_read_only(spec, 1, error);
+    for (size_t i = 0; !r && a->capabilities[i]; i++)
+        r = sandbox_spec_add_capability(spec, a->capabilities[i], error);
+    return r;
+}
+
+int spec_from_arguments(struct tool *tool, const struct arguments *arguments, int lifetime, struct sandbox_spec **ret_spec)
+{
+    struct sandbox_error *error = NULL;
+    struct sandbox_spec *spec = NULL;
+    int status = 0;
+
+    if (sandbox_spec_new(&spec, &error) || sandbox_spec_set_lifetime(spec, lifetime, &error) ||
+        set_scalars(spec, arguments, &error))
+        status = report_error(tool, error);
+    if (!status)
+        status = add_labels(tool, spec, arguments->labels);
+    for (size_t i = 0; !status && arguments->mounts[i]; i++)
+        status = add_mount(tool, spec, arguments->mounts[i]);
+    if (status) {
+        sandbox_spec_unref(spec);
+        return status;
+    }
+    *ret_spec = spec;
+    return 0;
+}
