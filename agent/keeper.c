@@ -65,7 +65,7 @@ static _Noreturn void become_stage(int argc, char **argv, const int ends[3])
     sigset_t none;
 
     for (int i = 0; i < 3; i++)
-        if (dup2(ends[i], FD_STAGE_OUT + i) < 0)
+        if (dup2(ends[i], FD_STAGE_OUT + i) < 0) /* inherited: stage's, by its interface */
             _exit(AG_KEEPER_NO_START);
     close(FD_FOLDER);
     syscall(SYS_close_range, FD_ABOVE, ~0u, 0);

@@ -135,8 +135,8 @@ static pid_t start_keeper(const char *max_bytes)
 
         for (int i = 3; i < 70; i++)
             close(i);
-        dup2(go, 5);
-        dup2(dir, 7);
+        dup2(go, 5);  /* inherited: stage's */
+        dup2(dir, 7); /* inherited: keeper's */
         syscall(SYS_close_range, 64, ~0u, 0);
         _exit(ag_keeper_main(4, argv));
     }
