@@ -99,6 +99,8 @@ struct sb_driver_ops {
 
 struct sb_driver {
     const struct sb_driver_ops *ops;
+    int close_fd; /* set by api/ once it is open: readable from the moment the caller closed the host; a wait in exec or dial polls
+                     it too and then fails with ECLOSED. 0 until then: an open can't be closed */
 };
 
 /* A backend: how a machine comes to be and is reached. backends/table.c lists them. */
