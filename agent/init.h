@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * init's two halves: the loop of pid 1 (init.c) and what its forked child does until it executes (init-exec.c). */
+#ifndef SB_AGENT_INIT_H
+#define SB_AGENT_INIT_H
+
+#include <plan.h>
+#include <sys/types.h>
+
+/* What the child writes into its status pipe: one record when it is about to execute, one more if that failed. */
+struct ag_exec_status {
+    uint32_t step; /* 0: about to execute; else enum sb_start_step */
+    int32_t sys_errno;
+    uint64_t tag;  /* inode of its cgroup namespace, which all its descendants share and none can leave */
+    uint64_t cap_effective, cap_permitted, cap_inheritable, cap_bounding, cap_ambient;
+    uint32_t uid, gid, n_groups, no_new_privs, seccomp, reserved;
+};
+
+struct ag_exec {
+    const struct sb_plan *plan;
+    const struct sb_request *request;
+    const char *blob; /* NULL: in blob_fd */
+    int blob_fd;
+    int fds[3];
+    int status_fd, procfs;
+    int daemon;
+};
+
+/* Never returns: executes, or writes why not into the status pipe. Runs in a child of init. */
+__attribute__((noreturn)) void ag_exec_child(const struct ag_exec *x);
+
+/* init-kill.c: sends `signal` to every process whose cgroup namespace is `tag`; how many there were. */
+int ag_kill_tagged(int procfs, uint64_t tag, int signal);
+
+/* init-user.c: "UID[:GID]" or names of the root's own /etc/passwd and /etc/group. 0 or -errno (ENOENT: no such name). */
+int ag_resolve_user(const char *user, uid_t *ret_uid, gid_t *ret_gid);
+
+#endif

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * stage: builds a sandbox's namespaces from a plan and becomes its init.
+ *
+ * Theory of operation. A mount's read-only, nosuid and nodev flags are only beyond the reach of the sandbox's root when the
+ * kernel locks them, and it does that when a mount namespace is copied for another user namespace. So every mount of the
+ * machine that goes inside is cloned, given its flags and attached ("parked") by this process first, in a mount namespace of
+ * its own; only then is the child cloned into a user namespace, with all other namespaces at once. What the child mounts
+ * itself (the root overlay, proc, pts) is locked in the same way when, as its last step, it moves into a second user
+ * namespace (stage-child.c): nothing that runs in the sandbox is in the one that owns its network, pids or first mounts.
+ *
+ * An ordinary user has no right to clone mounts; for him this process first enters a user namespace of its own ("outer").
+ * This program is single-threaded, does nothing else, and ends: so failing means telling why and exiting. */
+#include "stage.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "message.h"
+#include "userns.h"
+
+#include <fs.h>
+#include <util.h>
+
+static void send_control(const struct sb_control *message, int fd)
+{
+    /* the library may be gone; then nobody waits for this, and the missing COMMIT ends init */
+    (void)ag_send(SB_FD_CONTROL, message, sizeof *message, fd, 0);
+}
+
+void ag_die(const char *phase, int sys_errno, const char *format, ...)
+{
+    struct sb_control message = { .type = SB_CONTROL_FAILED, .sys_errno = sys_errno };
+    va_list ap;
+
+    snprintf(message.phase, sizeof message.phase, "%s", phase);
+    va_start(ap, format);
+    vsnprintf(message.detail, sizeof message.detail, format, ap);
+    va_end(ap);
+    send_control(&message, -1);
+    _exit(1);
+}
+
+static void check_string(const struct sb_plan *plan, uint32_t offset)
+{
+    if (offset && (offset < sizeof *plan || offset >= plan->size))
+        ag_die("plan", EBADMSG, "a string lies outside the plan");
+}
+
+static const struct sb_plan *load_plan(void)
+{
+    const struct sb_plan *plan;
+    struct stat st;
+
+    if (fstat(SB_FD_PLAN, &st) < 0 || st.st_size < (off_t)sizeof *plan || st.st_size > 64 << 20)
+        ag_die("plan", EBADMSG, "the plan is not a plan");
+    plan = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, SB_FD_PLAN, 0);
+    if (plan == MAP_FAILED)
+        ag_die("plan", errno, "the plan can't be mapped");
+    if (plan->magic != SB_PLAN_MAGIC || plan->version != SB_PLAN_VERSION)
+        ag_die("plan", EPROTO, "the agent program is of another version than the library");
+    if (plan->size != (uint64_t)st.st_size || ((const char *)plan)[plan->size - 1] || plan->n_layers > SB_PLAN_MAX_LAYERS ||
+        plan->n_mounts > SB_PLAN_MAX_MOUNTS || plan->n_cgroups > SB_PLAN_MAX_CGROUPS || !plan->n_layers)
+        ag_die("plan", EBADMSG, "the plan does not verify");
+    check_string(plan, plan->hostname);
+    check_string(plan, plan->folder);
+    for (uint32_t i = 0; i < plan->n_layers; i++)
+        check_string(plan, plan->layers[i]);
+    for (uint32_t i = 0; i < plan->n_cgroups; i++)
+        check_string(plan, plan->cgroups[i]);
+    for (uint32_t i = 0; i < plan->n_mounts; i++) {
+        check_string(plan, plan->mounts[i].source);
+        check_string(plan, plan->mounts[i].target);
+    }
+    const struct sb_plan_filter *filters[] = { &plan->command, &plan->daemon };
+    for (size_t i = 0; i < SB_ELEMENTS(filters); i++)
+        if (filters[i]->count > 4096 || filters[i]->offset % 8 ||
+            (filters[i]->count && (filters[i]->offset < sizeof *plan || (uint64_t)filters[i]->offset + filters[i]->count * 8u > plan->size)))
+            ag_die("plan", EBADMSG, "a filter lies outside the plan");
+    return plan;
+}
+
+/* The library sends BEGIN once it holds our pidfd, so that we can't have been reaped, and our pid reused, before. */
+static void wait_begin(void)
+{
+    struct sb_control message;
+    ssize_t n = SB_RETRY(recv(SB_FD_CONTROL, &message, sizeof message, 0));
+
+    if (n != (ssize_t)sizeof message || message.type != SB_CONTROL_BEGIN)
+        _exit(1);
+}
+
+/* For an ordinary user: a user namespace in which this process may clone mounts, write the child's maps, and nothing more. The maps
+ * are written from outside of it, by a child that stayed behind. */
+static void enter_outer(struct ag_stage *s)
+{
+    const struct sb_idmap *map = &s->plan->map;
+    int pipes[2], status = 0;
+    char link[32], path[4096], byte = 0;
+    struct stat was, now;
+    ssize_t n;
+    pid_t helper;
+    int root;
+
+    if (pipe2(pipes, O_CLOEXEC) < 0)
+        ag_die("userns", errno, "no pipe");
+    helper = fork();
+    if (helper < 0)
+        ag_die("userns", errno, "no process for the id maps");
+    if (helper == 0) {
+        int r;
+
+        sb_close(pipes[1]);
+        if (SB_RETRY(read(pipes[0], &byte, 1)) != 1)
+            _exit(0);
+        r = ag_userns_map(s->proc, getppid(), map);
+        if (r)
+            ag_die("idmap", -r, map->privilege == SB_PRIVILEGE_SUBIDS ? "newuidmap or newgidmap refused the ranges of /etc/subuid and subgid"
+                                                                       : "the id map was refused");
+        _exit(0);
+    }
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
+        ag_die("userns", errno, "this kernel or its policy refuses user namespaces to this user");
+    if (SB_RETRY(write(pipes[1], &byte, 1)) != 1 || SB_RETRY(waitpid(helper, &status, 0)) < 0 || status)
+        _exit(1); /* it has said why */
+    sb_close(pipes[0]);
+    sb_close(pipes[1]);
+    if (map->privilege == SB_PRIVILEGE_SUBIDS && syscall(SYS_setgroups, 0, NULL) < 0)
+        ag_die("idmap", errno, "the groups can't be dropped");
+    if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+        ag_die("idmap", errno, "the mapped root can't be entered");
+    prctl(PR_SET_DUMPABLE, 1); /* so that our files in /proc are ours: the child's maps are written through them */
+    /* mounts can only be cloned from the namespace we are in now: the state root is opened anew and must be the same */
+    snprintf(link, sizeof link, "/proc/self/fd/%d", SB_FD_ROOT);
+    n = readlink(link, path, sizeof path - 1);
+    if (n <= 0 || fstat(SB_FD_ROOT, &was) < 0)
+        ag_die("root", errno, "the state root can't be named");
+    path[n] = 0;
+    root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0 || fstat(root, &now) < 0 || was.st_dev != now.st_dev || was.st_ino != now.st_ino || dup3(root, SB_FD_ROOT, O_CLOEXEC) < 0)
+        ag_die("root", errno ? errno : ESTALE, "the state root moved");
+    sb_close(root);
+}
+
+/* The kernel makes no user namespace for a process in a chroot. Entering our own mount namespace anew puts us at its real root,
+ * which is all the same to us: nothing below needs the machine's tree, the trees that go inside are held by descriptor. */
+static void leave_chroot(struct ag_stage *s)
+{
+    SB_CLOSE int fd = openat(s->proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        ag_die("proc", errno, "/proc/self/ns/mnt can't be opened; is /proc mounted?");
+    if (setns(fd, CLONE_NEWNS) < 0)
+        ag_die("mount-namespace", errno, "the mount namespace can't be entered anew");
+}
+
+static void clone_child(struct ag_stage *s)
+{
+    int pidfd = -1;
+    struct clone_args args = {
+        .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_NEWNET | CLONE_PARENT |
+                 CLONE_PIDFD,
+        .pidfd = (uint64_t)(uintptr_t)&pidfd,
+    };
+    struct sb_control message = { .type = SB_CONTROL_CLONED };
+    char byte = 0;
+    long pid;
+    int r;
+
+    if (s->plan->flags & SB_PLAN_CGROUP) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = SB_FD_CGROUP_INIT;
+    }
+    pid = syscall(SYS_clone3, &args, sizeof args);
+    if (pid < 0)
+        ag_die("clone", errno, errno == EPERM ? "this kernel or its policy refuses user namespaces"
+                               : errno == ENOSPC ? "no more namespaces: a limit in /proc/sys/user is reached"
+                                                 : "the namespaces can't be made");
+    if (pid == 0)
+        ag_child_main(s);
+    message.pid = (int32_t)pid;
+    send_control(&message, pidfd);
+    if (s->plan->map.privilege == SB_PRIVILEGE_ROOT) {
+        r = ag_userns_map(s->proc, (pid_t)pid, &s->plan->map);
+    } else {
+        /* within the outer namespace the ids are the inside's already */
+        struct sb_idmap inner = { .privilege = SB_PRIVILEGE_ROOT, .count = s->plan->map.count };
+
+        if (s->plan->map.privilege == SB_PRIVILEGE_SINGLE)
+            inner.privilege = SB_PRIVILEGE_SINGLE;
+        r = ag_userns_map(s->proc, (pid_t)pid, &inner);
+    }
+    if (r)
+        ag_die("idmap", -r, "the id map was refused");
+    if (SB_RETRY(write(s->go[1], &byte, 1)) != 1)
+        ag_die("clone", errno, "init ended early");
+}
+
+/* A daemon may open /dev/stdout, so keeper's pipes must be its own. */
+static void give_pipes(const struct ag_stage *s)
+{
+    struct stat st;
+
+    if (s->plan->map.privilege != SB_PRIVILEGE_ROOT)
+        return;
+    for (int fd = SB_FD_DAEMON_OUT; fd <= SB_FD_DAEMON_ERR; fd++)
+        if (fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) && fchown(fd, s->plan->map.uid_start, s->plan->map.gid_start) < 0)
+            ag_die("log", errno, "the log's pipes can't be owned");
+}
+
+int ag_stage_main(int argc, char **argv)
+{
+    struct ag_stage s = { .proc = -1 };
+    int cgroups[SB_PLAN_MAX_CGROUPS];
+
+    (void)argc;
+    (void)argv;
+    close_range(SB_FD_STAGE_END, ~0u, 0);
+    for (int fd = SB_FD_PLAN; fd < SB_FD_STAGE_END; fd++)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+    umask(0);
+    s.plan = load_plan();
+    wait_begin();
+    s.proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (s.proc < 0 || !ag_is_procfs(s.proc))
+        ag_die("proc", s.proc < 0 ? errno : ENODEV, "/proc is not a procfs");
+    if (pipe2(s.go, O_CLOEXEC) < 0)
+        ag_die("clone", errno, "no pipe");
+    if (s.plan->map.privilege == SB_PRIVILEGE_ROOT)
+        prctl(PR_SET_DUMPABLE, 0);
+    else
+        enter_outer(&s);
+    for (uint32_t i = 0; i < s.plan->n_cgroups; i++) {
+        cgroups[i] = open(SB_PLAN_STRING(s.plan, s.plan->cgroups[i]), O_WRONLY | O_CLOEXEC);
+        if (cgroups[i] < 0)
+            ag_die("cgroup", errno, "%s can't be written", SB_PLAN_STRING(s.plan, s.plan->cgroups[i]));
+    }
+    ag_stage_open_trees(&s);
+    if (s.plan->map.privilege == SB_PRIVILEGE_ROOT && unshare(CLONE_NEWNS) < 0)
+        ag_die("mount-namespace", errno, "this process may not make a mount namespace");
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 && errno != EINVAL) /* EINVAL: in a chroot "/" is no mount */
+        ag_die("mount-namespace", errno, "the mounts can't be made private");
+    leave_chroot(&s);
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        ag_die("mount-namespace", errno, "the mounts can't be made private");
+    for (uint32_t i = 0; i < s.plan->n_cgroups; i++) {
+        int r = sb_write_all(cgroups[i], "0", 1);
+
+        if (r)
+            ag_die("cgroup", -r, "%s can't be entered", SB_PLAN_STRING(s.plan, s.plan->cgroups[i]));
+        sb_close(cgroups[i]);
+    }
+    give_pipes(&s);
+    ag_stage_make_dev(&s);
+    ag_stage_park(&s);
+    clone_child(&s);
+    return 0;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the library and the agent's programs say to each other on one machine. Both are of one build (the version is checked),
+ * so these are plain structs, written once into a sealed memfd (the plan) or sent as whole messages over SEQPACKET sockets.
+ * Strings live behind the struct at offsets from its start; 0 stands for none.
+ *
+ *   library --plan, BEGIN--> stage --CLONED--> library          (control socket)
+ *   init (stage's clone) --READY or FAILED--> library --COMMIT--> init
+ *   library --EXEC, START, DIAL, STATUS, …--> init              (one connection to init's socket for each)
+ */
+#ifndef SB_PLAN_PLAN_H
+#define SB_PLAN_PLAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "idmap.h"
+
+#define SB_PLAN_MAGIC 0x53424f58u
+#define SB_PLAN_VERSION 1u
+#define SB_PLAN_MAX_LAYERS 128
+#define SB_PLAN_MAX_MOUNTS 96
+#define SB_PLAN_MAX_CGROUPS 8
+
+/* The descriptors a stage starts with; 0, 1, 2 are /dev/null. Those with a flag are there only if the plan has the flag. */
+enum sb_stage_fd {
+    SB_FD_PLAN = 3,
+    SB_FD_CONTROL = 4,
+    SB_FD_ROOT = 5,         /* the state root */
+    SB_FD_LISTEN = 6,       /* init's socket, bound, not yet listening */
+    SB_FD_LOG = 7,          /* keeper only: folder of the log */
+    SB_FD_DAEMON_OUT = 8,
+    SB_FD_DAEMON_ERR = 9,
+    SB_FD_EVENTS = 10,      /* keeper's socket for exit records; else /dev/null */
+    SB_FD_OWNER = 11,       /* SB_PLAN_OWNED: pidfd of the owner */
+    SB_FD_CGROUP_INIT = 12, /* SB_PLAN_CGROUP: folders in cgroup2 */
+    SB_FD_CGROUP_EXEC = 13,
+    SB_FD_CGROUP_DAEMON = 14,
+    SB_FD_CGROUP_TOP = 15,
+    SB_FD_NULL = 16,        /* /dev/null of the host, for stdin */
+    SB_FD_STAGE_END = 17
+};
+
+enum sb_plan_flags {
+    SB_PLAN_FUSE = 1 << 0,
+    SB_PLAN_READ_ONLY = 1 << 1,
+    SB_PLAN_OWNED = 1 << 2,
+    SB_PLAN_CGROUP = 1 << 3,
+    SB_PLAN_VOLATILE = 1 << 4, /* the upper needn't survive a power cut */
+};
+
+enum sb_plan_mount_type { SB_PLAN_MOUNT_BIND = 0, SB_PLAN_MOUNT_TMPFS = 1 };
+
+/* The string at an offset; "" for 0. The stage checked that all of them end within the plan. */
+#define SB_PLAN_STRING(plan, offset) ((offset) ? (const char *)(plan) + (offset) : "")
+
+enum sb_plan_mount_flags {
+    SB_PLAN_MOUNT_READ_ONLY = 1 << 0,
+    SB_PLAN_MOUNT_IDMAP = 1 << 1,     /* ids on disk are the ids inside (root only) */
+    SB_PLAN_MOUNT_NOEXEC = 1 << 2,
+    SB_PLAN_MOUNT_BELOW_ROOT = 1 << 3 /* source is relative to the state root, not a path of the machine */
+};
+
+struct sb_plan_mount {
+    uint32_t type, flags;
+    uint32_t source, target; /* strings */
+    uint64_t max_bytes;      /* tmpfs */
+};
+
+/* A cBPF program: struct sock_filter, 8 bytes each. */
+struct sb_plan_filter {
+    uint32_t offset;
+    uint32_t count;
+};
+
+struct sb_plan {
+    uint32_t magic, version, size, flags;
+    struct sb_idmap map;
+    uint32_t hostname;              /* string */
+    uint32_t folder;                /* string: the sandbox's folder below the state root; "rw" (upper, work) is in it */
+    uint32_t n_layers, n_mounts, n_cgroups;
+    uint32_t layers[SB_PLAN_MAX_LAYERS];          /* strings below the state root, bottom first */
+    struct sb_plan_mount mounts[SB_PLAN_MAX_MOUNTS];
+    uint32_t cgroups[SB_PLAN_MAX_CGROUPS];        /* strings: v1 cgroup.procs files to enter, absolute */
+    struct sb_plan_filter command, daemon;        /* seccomp */
+    uint64_t daemon_capabilities;
+    uint64_t nproc_max;                           /* RLIMIT_NPROC of everything inside; 0: as it is */
+    uint64_t shm_max;                             /* bytes of /dev/shm */
+};
+
+/* ---- control socket ---- */
+enum sb_control_type { SB_CONTROL_BEGIN = 1, SB_CONTROL_CLONED, SB_CONTROL_READY, SB_CONTROL_FAILED, SB_CONTROL_COMMIT };
+
+struct sb_control {
+    uint32_t type;
+    int32_t pid;       /* CLONED: of init, in the sender's pid namespace; its pidfd comes along */
+    int32_t sys_errno; /* FAILED */
+    char phase[24];    /* FAILED: such as "overlay" */
+    char detail[228];  /* FAILED: for people */
+};
+
+/* ---- init's socket: a connection carries one request and its answers ---- */
+enum sb_request_type {
+    SB_REQUEST_EXEC = 1, /* descriptors: stdin, stdout, stderr [, memfd with the blob] */
+    SB_REQUEST_START,    /* the daemon, when argc > 0; marks the sandbox started [memfd with the blob] */
+    SB_REQUEST_DIAL,
+    SB_REQUEST_STATUS,
+    SB_REQUEST_KILL,     /* on an exec's connection: that exec; else the daemon */
+    SB_REQUEST_SHUTDOWN  /* SIGTERM to the daemon; init ends when it has, or after `timeout_ms` */
+};
+
+#define SB_REQUEST_INLINE (64 * 1024) /* a larger blob comes in a sealed memfd */
+#define SB_REQUEST_BLOB_MAX (8 * 1024 * 1024)
+#define SB_EXECS_MAX 1024
+
+enum sb_request_flags { SB_REQUEST_BLOB_FD = 1 << 0, SB_REQUEST_DESCENDANTS = 1 << 1 };
+
+/* Followed by the blob: argc arguments, envc "NAME=VALUE"s, user, workdir, each with its NUL. */
+struct sb_request {
+    uint32_t type, flags;
+    uint32_t argc, envc, blob_size;
+    int32_t signal, port;
+    uint32_t reserved;
+    int64_t timeout_ms; /* exec: deadline; start of it: 0 none. dial, shutdown: bound */
+};
+
+enum sb_reply_type {
+    SB_REPLY_STARTED = 1, /* an exec or the daemon was executed */
+    SB_REPLY_FAILED,      /* it was not: step, sys_errno */
+    SB_REPLY_EXITED,      /* of an exec: once, after STARTED; the connection ends */
+    SB_REPLY_STATUS,
+    SB_REPLY_DIALED,      /* with the descriptor */
+    SB_REPLY_DONE
+};
+
+/* Where a start failed. */
+enum sb_start_step {
+    SB_STEP_REQUEST = 1, SB_STEP_FORK, SB_STEP_USER, SB_STEP_GROUPS, SB_STEP_IDS, SB_STEP_WORKDIR, SB_STEP_CAPABILITIES, SB_STEP_SECCOMP,
+    SB_STEP_VERIFY, SB_STEP_EXECVE, SB_STEP_DEADLINE, SB_STEP_BUSY, SB_STEP_STATE, SB_STEP_DIAL, SB_STEP_STDIO
+};
+
+enum sb_daemon_state { SB_DAEMON_NONE = 0, SB_DAEMON_STARTING, SB_DAEMON_RUNNING, SB_DAEMON_EXITED };
+
+struct sb_reply {
+    uint32_t type;
+    uint32_t step;
+    int32_t sys_errno;
+    uint32_t kind;         /* EXITED: enum sandbox_exec_kind */
+    int32_t code, signal;  /* EXITED; STATUS: of the daemon */
+    uint32_t started;      /* STATUS: 1 once START came */
+    uint32_t daemon;       /* STATUS: enum sb_daemon_state */
+    uint32_t execs;        /* STATUS: running */
+    uint32_t reserved;
+    int64_t user_us, system_us, max_rss;
+    /* STARTED: what the command saw of itself by system calls just before execve */
+    uint64_t cap_effective, cap_permitted, cap_inheritable, cap_bounding, cap_ambient;
+    uint32_t uid, gid, n_groups, no_new_privs, seccomp;
+    uint32_t reserved2;
+};
+
+#endif
