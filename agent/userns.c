@@ -51,7 +51,7 @@ static int run_helper(const char *name, char *const argv[])
     if (pid < 0)
         return -errno;
     if (pid == 0) {
-        int null = open("/dev/null", O_RDWR);
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
         if (null >= 0) {
             dup2(null, 0);
