@@ -174,14 +174,22 @@ int options_parse_global(struct tool *tool, int argc, char **argv, int *index)
     return 0;
 }
 
+static int fail_too_few(struct tool *tool, const struct command *command, const char *field, const char *problem)
+{
+    char hint[128];
+
+    snprintf(hint, sizeof hint, "usage: sandbox %s %s", command->name, command->synopsis);
+    return report(tool, SANDBOX_EINVALID, field, hint, "%s", problem);
+}
+
 static int check_counts(struct tool *tool, const struct command *command, const struct arguments *a)
 {
     if (a->n_operands < (size_t)command->min_operands)
-        return fail_usage(tool, "operands", "too few arguments", command->synopsis);
+        return fail_too_few(tool, command, "operands", "too few arguments");
     if (command->max_operands >= 0 && a->n_operands > (size_t)command->max_operands)
         return fail_usage(tool, "operands", "one argument too many", a->operands[command->max_operands]);
     if (command->min_argv > 0 && a->n_argv < (size_t)command->min_argv)
-        return fail_usage(tool, "argv", "no command was given", command->synopsis);
+        return fail_too_few(tool, command, "argv", "no command was given");
     return 0;
 }
 
