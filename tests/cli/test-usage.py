@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True
 import tap
 from tool import Tool
 
@@ -102,7 +103,8 @@ def test_mounts(tool):
 
 
 def test_environment_and_labels(tool):
-    refused(tool, 'create', '--env', 'CERTAINLY_UNSET', says='CERTAINLY_UNSET', field='env')
+    for command in (['create'], ['run', 'true'], ['exec', 'x', 'true']):
+        refused(tool, command[0], '--env', 'CERTAINLY_UNSET', *command[1:], says='CERTAINLY_UNSET', field='env')
     refused(tool, 'create', '--label', 'novalue', says='novalue', field='label')
     refused(tool, 'ls', '--label', 'a', '--label', 'b', says='only one', field='label')
 

@@ -69,16 +69,13 @@ static int attend(struct tool *tool, struct sandbox_exec *exec, struct signals *
     }
 }
 
-int attend_exec(struct tool *tool, struct sandbox *sandbox, const struct arguments *arguments, struct signals *signals)
+int attend_exec(struct tool *tool, struct sandbox *sandbox, const struct arguments *arguments, char **env, struct signals *signals)
 {
     struct sandbox_exec_options options = SANDBOX_EXEC_OPTIONS_INIT;
     struct sandbox_exec *exec = NULL;
     struct sandbox_error *error = NULL;
-    char **env = NULL;
-    int status = spec_environment(tool, arguments, &env);
+    int status;
 
-    if (status)
-        return status;
     options.user = arguments->user;
     options.workdir = arguments->workdir;
     options.env = (const char *const *)env;
@@ -91,6 +88,5 @@ int attend_exec(struct tool *tool, struct sandbox *sandbox, const struct argumen
     else
         status = attend(tool, exec, signals);
     sandbox_exec_unref(exec);
-    spec_environment_free(env);
     return status;
 }

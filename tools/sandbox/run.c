@@ -15,27 +15,21 @@ static int step_failed(struct tool *tool, int code, const struct signals *signal
     return report_error(tool, error);
 }
 
-static int create(struct tool *tool, const struct arguments *arguments, struct signals *signals, struct sandbox **ret_sandbox)
+static int create(struct tool *tool, const struct sandbox_spec *spec, struct signals *signals, struct sandbox **ret_sandbox)
 {
-    int lifetime = arguments->keep ? SANDBOX_LIFETIME_DETACHED : SANDBOX_LIFETIME_OWNED;
-    struct sandbox_spec *spec = NULL;
     struct sandbox_op *op = NULL;
     struct sandbox_error *error = NULL;
-    int status = spec_from_arguments(tool, arguments, lifetime, &spec), r;
+    int r = sandbox_create_begin(tool->host, spec, &op, &error);
 
-    if (status)
-        return status;
-    r = sandbox_create_begin(tool->host, spec, &op, &error);
     if (!r)
         r = op_drive(tool, op, signals, &error);
     if (!r)
         r = sandbox_op_take_sandbox(op, ret_sandbox, &error);
     sandbox_op_unref(op);
-    sandbox_spec_unref(spec);
     return r ? step_failed(tool, r, signals, error) : 0;
 }
 
-static int start_and_attend(struct tool *tool, struct sandbox *sandbox, const struct arguments *arguments,
+static int start_and_attend(struct tool *tool, struct sandbox *sandbox, const struct arguments *arguments, char **env,
                             struct signals *signals)
 {
     struct sandbox_op *op = NULL;
@@ -51,19 +45,20 @@ static int start_and_attend(struct tool *tool, struct sandbox *sandbox, const st
         return step_failed(tool, r, signals, error);
     if (signals->last)
         return 128 + signals->last;
-    return attend_exec(tool, sandbox, arguments, signals);
+    return attend_exec(tool, sandbox, arguments, env, signals);
 }
 
-static int run(struct tool *tool, const struct arguments *arguments, struct signals *signals)
+static int run(struct tool *tool, const struct arguments *arguments, const struct sandbox_spec *spec, char **env,
+               struct signals *signals)
 {
     struct sandbox *sandbox = NULL;
     struct sandbox_error *error = NULL;
     struct sandbox_op *op = NULL;
-    int status = create(tool, arguments, signals, &sandbox), r;
+    int status = create(tool, spec, signals, &sandbox), r;
 
     if (status)
         return status;
-    status = start_and_attend(tool, sandbox, arguments, signals);
+    status = start_and_attend(tool, sandbox, arguments, env, signals);
     if (arguments->keep) {
         if (!tool->json)
             fprintf(stderr, "sandbox: kept %s\n", sandbox_get_id(sandbox));
@@ -80,14 +75,23 @@ static int run(struct tool *tool, const struct arguments *arguments, struct sign
 
 int command_run(struct tool *tool, const struct arguments *arguments)
 {
+    int lifetime = arguments->keep ? SANDBOX_LIFETIME_DETACHED : SANDBOX_LIFETIME_OWNED;
+    struct sandbox_spec *spec = NULL;
     struct signals signals;
+    char **env = NULL;
     int status = signals_open(tool, &signals);
 
     if (status)
         return status;
-    status = tool_open_host(tool);
+    status = spec_from_arguments(tool, arguments, lifetime, &spec);
     if (!status)
-        status = run(tool, arguments, &signals);
+        status = spec_environment(tool, arguments, &env); /* for the command alone: it is written into no record */
+    if (!status)
+        status = tool_open_host(tool);
+    if (!status)
+        status = run(tool, arguments, spec, env, &signals);
+    spec_environment_free(env);
+    sandbox_spec_unref(spec);
     signals_close(&signals);
     return status;
 }
@@ -96,16 +100,20 @@ int command_exec(struct tool *tool, const struct arguments *arguments)
 {
     struct sandbox *sandbox = NULL;
     struct signals signals;
+    char **env = NULL;
     int status = signals_open(tool, &signals);
 
     if (status)
         return status;
-    status = tool_open_host(tool);
+    status = spec_environment(tool, arguments, &env);
+    if (!status)
+        status = tool_open_host(tool);
     if (!status)
         status = tool_open_sandbox(tool, arguments->operands[0], &sandbox);
     if (!status)
-        status = attend_exec(tool, sandbox, arguments, &signals);
+        status = attend_exec(tool, sandbox, arguments, env, &signals);
     sandbox_unref(sandbox);
+    spec_environment_free(env);
     signals_close(&signals);
     return status;
 }

@@ -43,11 +43,11 @@ int command_create(struct tool *tool, const struct arguments *arguments)
 
     if (status)
         return status;
-    status = tool_open_host(tool);
-    if (!status)
-        status = spec_from_arguments(tool, arguments, SANDBOX_LIFETIME_DETACHED, &spec);
+    status = spec_from_arguments(tool, arguments, SANDBOX_LIFETIME_DETACHED, &spec);
     if (!status)
         status = spec_add_environment(tool, spec, arguments);
+    if (!status)
+        status = tool_open_host(tool);
     if (!status)
         status = create(tool, arguments, spec, &signals);
     sandbox_spec_unref(spec);

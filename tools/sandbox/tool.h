@@ -124,7 +124,7 @@ int op_finish(struct tool *tool, struct sandbox_op *op, struct signals *signals,
 int op_drive(struct tool *tool, struct sandbox_op *op, struct signals *signals, struct sandbox_error **error);
 
 /* attend.c: runs a command with this process's own stdin, stdout and stderr, forwards signals; returns the exit status. */
-int attend_exec(struct tool *tool, struct sandbox *sandbox, const struct arguments *arguments, struct signals *signals);
+int attend_exec(struct tool *tool, struct sandbox *sandbox, const struct arguments *arguments, char **env, struct signals *signals);
 
 /* report.c: messages on stderr, JSON with --json. Both return TOOL_EXIT_FAILED. */
 int report_error(struct tool *tool, struct sandbox_error *error); /* takes the reference */
