@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A folder as a tar, always the same for the same content: sorted by bytes, ustar with pax records where ustar is too small
+ * for a value. The tar's digest is the image's identity, so its form is written here and not left to a library's version. */
+#include "unpack.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <fs.h>
+#include <util.h>
+
+enum { TAR_BLOCK = 512, ATTRIBUTES_MAX = 65536, NAMES_BYTES_MAX = 512 << 20 };
+
+struct inode {
+    dev_t dev;
+    ino_t ino;
+    char *path;
+};
+
+struct pack {
+    const struct sb_unpack_plan *plan;
+    int out;
+    uint64_t mount;    /* others mounted below are not entered */
+    dev_t dest_dev;    /* nor is the destination, should it lie in the source */
+    ino_t dest_ino;
+    struct inode *inodes; /* those with several names: open addressing */
+    size_t n_inodes, room_inodes;
+    char path[AU_PATH_MAX + NAME_MAX + 8];
+    size_t used;
+    unsigned char buffer[65536];
+    char pax[262144];
+    size_t pax_used;
+};
+
+static void flush(struct pack *pack)
+{
+    int r = sb_write_all(pack->out, pack->buffer, pack->used);
+
+    pack->used = 0;
+    if (r == -EPIPE)
+        _exit(1); /* the unpacking side has failed and said why */
+    if (r)
+        au_fail(SANDBOX_EIO, -r, NULL, "packing the folder");
+}
+
+static void put(struct pack *pack, const void *data, size_t size)
+{
+    while (size) {
+        size_t part = sizeof pack->buffer - pack->used;
+
+        if (part > size)
+            part = size;
+        memcpy(pack->buffer + pack->used, data, part);
+        pack->used += part;
+        data = (const char *)data + part;
+        size -= part;
+        if (pack->used == sizeof pack->buffer)
+            flush(pack);
+    }
+}
+
+static void pad(struct pack *pack, int64_t size)
+{
+    static const char zeros[TAR_BLOCK];
+
+    if (size % TAR_BLOCK)
+        put(pack, zeros, (size_t)(TAR_BLOCK - size % TAR_BLOCK));
+}
+
+/* "LENGTH KEY=VALUE\n", where LENGTH counts itself. */
+static void pax_add(struct pack *pack, const char *key, const void *value, size_t size)
+{
+    size_t body = strlen(key) + size + 3, length = body, digits;
+    char *p = pack->pax + pack->pax_used;
+
+    do {
+        size_t n = length;
+
+        for (digits = 0; n; n /= 10)
+            digits++;
+    } while (length != body + digits && (length = body + digits, 1));
+    if (length + 1 > sizeof pack->pax - pack->pax_used)
+        au_fail(SANDBOX_ELIMIT, 0, NULL, "'%s' has too many extended attributes", pack->path);
+    p += snprintf(p, length, "%zu %s=", length, key);
+    memcpy(p, value, size);
+    p[size] = '\n';
+    pack->pax_used += length;
+}
+
+static void octal(char *field, size_t size, int64_t value)
+{
+    snprintf(field, size, "%0*llo", (int)size - 1, (long long)value);
+}
+
+struct ustar {
+    char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8], type, link[100], magic[6], version[2];
+    char uname[32], gname[32], major[8], minor[8], prefix[155], padding[12];
+};
+
+static void put_header(struct pack *pack, struct ustar *header)
+{
+    unsigned int sum = 0;
+
+    memcpy(header->magic, "ustar", 6);
+    memcpy(header->version, "00", 2);
+    memset(header->checksum, ' ', 8);
+    for (size_t i = 0; i < sizeof *header; i++)
+        sum += ((unsigned char *)header)[i];
+    snprintf(header->checksum, 7, "%06o", sum);
+    put(pack, header, sizeof *header);
+}
+
+static void number(struct pack *pack, char *field, size_t size, const char *key, int64_t value)
+{
+    char text[24];
+
+    if (value >= 0 && value < (int64_t)1 << (3 * (size - 1))) {
+        octal(field, size, value);
+        return;
+    }
+    octal(field, size, 0);
+    pax_add(pack, key, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)value));
+}
+
+static void text(struct pack *pack, char field[100], const char *key, const char *value)
+{
+    size_t length = strlen(value);
+
+    memcpy(field, value, length < 100 ? length : 100);
+    if (length > 100)
+        pax_add(pack, key, value, length);
+}
+
+static int is_wanted_xattr(const char *name)
+{
+    return !strchr(name, '=') && ((!strncmp(name, "user.", 5) && strncmp(name, "user.overlay.", 13)) || !strcmp(name, "security.capability"));
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void add_xattrs(struct pack *pack, int fd)
+{
+    static char list[ATTRIBUTES_MAX], value[ATTRIBUTES_MAX];
+    static char *names[1024];
+    ssize_t size = flistxattr(fd, list, sizeof list);
+    size_t n = 0;
+
+    for (char *p = list; size > 0 && p < list + size && n < SB_ELEMENTS(names); p += strlen(p) + 1)
+        if (is_wanted_xattr(p))
+            names[n++] = p;
+    qsort(names, n, sizeof *names, by_bytes);
+    for (size_t i = 0; i < n; i++) {
+        ssize_t length = fgetxattr(fd, names[i], value, sizeof value);
+        char key[300];
+
+        if (length < 0)
+            continue;
+        snprintf(key, sizeof key, "SCHILY.xattr.%s", names[i]);
+        pax_add(pack, key, value, (size_t)length);
+    }
+}
+
+static int64_t id(const struct pack *pack, uint32_t seen)
+{
+    return pack->plan->map.privilege == SB_PRIVILEGE_SINGLE ? 0 : (int64_t)seen;
+}
+
+static void put_entry(struct pack *pack, const struct stat *st, char type, const char *link, int fd)
+{
+    struct ustar header = { .type = type }, extended = { .type = 'x', .name = "PaxHeader" };
+    int64_t size = type == '0' ? st->st_size : 0;
+    char time[48];
+
+    pack->pax_used = 0;
+    if (strlen(pack->path) > 100 || (link && strlen(link) > 100))
+        pax_add(pack, "hdrcharset", "BINARY", 6);
+    text(pack, header.name, "path", pack->path);
+    if (link)
+        text(pack, header.link, "linkpath", link);
+    octal(header.mode, sizeof header.mode, st->st_mode & 07777);
+    number(pack, header.uid, sizeof header.uid, "uid", id(pack, st->st_uid));
+    number(pack, header.gid, sizeof header.gid, "gid", id(pack, st->st_gid));
+    number(pack, header.size, sizeof header.size, "size", size);
+    octal(header.mtime, sizeof header.mtime, st->st_mtim.tv_sec < 0 ? 0 : st->st_mtim.tv_sec & 077777777777);
+    if (st->st_mtim.tv_nsec || st->st_mtim.tv_sec < 0 || st->st_mtim.tv_sec > 077777777777)
+        pax_add(pack, "mtime", time, (size_t)snprintf(time, sizeof time, "%lld.%09ld", (long long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec));
+    octal(header.major, sizeof header.major, type == '3' || type == '4' ? major(st->st_rdev) & 07777777 : 0);
+    octal(header.minor, sizeof header.minor, type == '3' || type == '4' ? minor(st->st_rdev) & 07777777 : 0);
+    if (fd >= 0)
+        add_xattrs(pack, fd);
+    if (pack->pax_used) {
+        octal(extended.mode, sizeof extended.mode, 0);
+        octal(extended.uid, sizeof extended.uid, 0);
+        octal(extended.gid, sizeof extended.gid, 0);
+        octal(extended.mtime, sizeof extended.mtime, 0);
+        octal(extended.size, sizeof extended.size, (int64_t)pack->pax_used);
+        put_header(pack, &extended);
+        put(pack, pack->pax, pack->pax_used);
+        pad(pack, (int64_t)pack->pax_used);
+    }
+    put_header(pack, &header);
+}
+
+static void grow_inodes(struct pack *pack)
+{
+    size_t room = pack->room_inodes ? pack->room_inodes * 2 : 1024;
+    struct inode *old = pack->inodes, *more = calloc(room, sizeof *more);
+
+    if (!more)
+        au_fail(SANDBOX_ENOMEM, 0, NULL, "out of memory");
+    for (size_t i = 0; i < pack->room_inodes; i++) {
+        size_t at = old[i].ino & (room - 1);
+
+        if (!old[i].path)
+            continue;
+        while (more[at].path)
+            at = (at + 1) & (room - 1);
+        more[at] = old[i];
+    }
+    free(old);
+    pack->inodes = more;
+    pack->room_inodes = room;
+}
+
+/* The name under which this file was packed before, or NULL having kept this one. */
+static const char *earlier_name(struct pack *pack, const struct stat *st)
+{
+    size_t at;
+
+    if (st->st_nlink < 2)
+        return NULL;
+    if (pack->n_inodes * 2 >= pack->room_inodes)
+        grow_inodes(pack);
+    for (at = st->st_ino & (pack->room_inodes - 1); pack->inodes[at].path; at = (at + 1) & (pack->room_inodes - 1))
+        if (pack->inodes[at].ino == st->st_ino && pack->inodes[at].dev == st->st_dev)
+            return pack->inodes[at].path;
+    pack->inodes[at] = (struct inode){ st->st_dev, st->st_ino, strdup(pack->path) };
+    if (!pack->inodes[at].path)
+        au_fail(SANDBOX_ENOMEM, 0, NULL, "out of memory");
+    pack->n_inodes++;
+    return NULL;
+}
+
+static void put_file(struct pack *pack, int dir, const char *name, const struct stat *expected)
+{
+    SB_CLOSE int fd = sb_open_beneath(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
+    static char data[262144];
+    struct stat st;
+    int64_t left;
+
+    if (fd < 0)
+        au_fail_errno(-fd, "reading '%s' in the folder", pack->path);
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_ino != expected->st_ino)
+        au_fail(SANDBOX_EDAMAGED, 0, "copy the folder while nothing writes in it", "'%s' changed while the folder was read", pack->path);
+    put_entry(pack, &st, '0', NULL, fd);
+    for (left = st.st_size; left > 0;) {
+        size_t want = left < (int64_t)sizeof data ? (size_t)left : sizeof data;
+        ssize_t n = SB_RETRY(read(fd, data, want));
+
+        if (n < 0)
+            au_fail_errno(errno, "reading '%s' in the folder", pack->path);
+        if (n == 0)
+            au_fail(SANDBOX_EDAMAGED, 0, "copy the folder while nothing writes in it", "'%s' changed while the folder was read", pack->path);
+        put(pack, data, (size_t)n);
+        left -= n;
+    }
+    pad(pack, st.st_size);
+}
+
+static void put_symlink(struct pack *pack, int dir, const char *name, const struct stat *st)
+{
+    char target[AU_PATH_MAX];
+    ssize_t n = readlinkat(dir, name, target, sizeof target - 1);
+
+    if (n < 0)
+        au_fail_errno(errno, "reading the symbolic link '%s' in the folder", pack->path);
+    target[n] = 0;
+    put_entry(pack, st, '2', target, -1);
+}
+
+/* By mount and not by device: a btrfs subvolume is part of the folder, and an overlay's files show other devices. */
+static uint64_t mount_of(int fd)
+{
+    struct statx st;
+
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &st) < 0)
+        au_fail_errno(errno, "examining the folder");
+    return st.stx_mask & STATX_MNT_ID ? st.stx_mnt_id : 0;
+}
+
+static void put_folder(struct pack *pack, int fd, size_t length, int depth);
+
+static void put_child(struct pack *pack, int dir, const char *name, int depth)
+{
+    size_t length = strlen(pack->path);
+    struct stat st;
+    const char *earlier;
+
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        au_fail_errno(errno, "examining '%s' in the folder", pack->path);
+    if (S_ISDIR(st.st_mode)) {
+        SB_CLOSE int fd = -1;
+
+        if (st.st_dev == pack->dest_dev && st.st_ino == pack->dest_ino)
+            return;
+        fd = sb_open_beneath(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+        if (fd < 0 || fstat(fd, &st) < 0)
+            au_fail_errno(fd < 0 ? -fd : errno, "opening '%s' in the folder", pack->path);
+        memcpy(pack->path + length, "/", 2);
+        put_folder(pack, fd, length + 1, depth + 1);
+        return;
+    }
+    if (S_ISSOCK(st.st_mode))
+        return;
+    earlier = earlier_name(pack, &st);
+    if (earlier)
+        put_entry(pack, &st, '1', earlier, -1);
+    else if (S_ISREG(st.st_mode))
+        put_file(pack, dir, name, &st);
+    else if (S_ISLNK(st.st_mode))
+        put_symlink(pack, dir, name, &st);
+    else
+        put_entry(pack, &st, S_ISFIFO(st.st_mode) ? '6' : S_ISCHR(st.st_mode) ? '3' : '4', NULL, -1);
+}
+
+static char **read_names(struct pack *pack, int fd, size_t *ret_n)
+{
+    static size_t bytes; /* of names held at one time, all levels */
+    char **names = NULL;
+    size_t n = 0, room = 0;
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    DIR *stream = copy < 0 ? NULL : fdopendir(copy);
+    struct dirent *d;
+
+    if (!stream)
+        au_fail_errno(errno, "listing '%s' in the folder", pack->path);
+    while ((errno = 0, d = readdir(stream))) {
+        if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
+            continue;
+        if (n == room) {
+            room = room ? room * 2 : 64;
+            names = reallocarray(names, room, sizeof *names);
+        }
+        bytes += strlen(d->d_name) + sizeof *names;
+        if (!names || bytes > NAMES_BYTES_MAX || !(names[n++] = strdup(d->d_name)))
+            au_fail(SANDBOX_ELIMIT, 0, NULL, "'%s' in the folder has too many entries", pack->path);
+    }
+    if (errno)
+        au_fail_errno(errno, "listing '%s' in the folder", pack->path);
+    closedir(stream);
+    if (n)
+        qsort(names, n, sizeof *names, by_bytes);
+    *ret_n = n;
+    return names;
+}
+
+/* pack->path is the folder's name and a "/", `length` bytes. */
+static void put_folder(struct pack *pack, int fd, size_t length, int depth)
+{
+    struct stat st;
+    char **names;
+    size_t n;
+
+    if (fstat(fd, &st) < 0)
+        au_fail_errno(errno, "examining '%s' in the folder", pack->path);
+    if (depth > AU_DEPTH_MAX)
+        au_fail(SANDBOX_ELIMIT, 0, NULL, "'%.200s' in the folder is nested deeper than %d folders", pack->path, AU_DEPTH_MAX);
+    put_entry(pack, &st, '5', NULL, fd);
+    if (mount_of(fd) != pack->mount)
+        return;
+    names = read_names(pack, fd, &n);
+    for (size_t i = 0; i < n; i++) {
+        if (length + strlen(names[i]) >= AU_PATH_MAX)
+            au_fail(SANDBOX_ELIMIT, 0, NULL, "'%.200s' in the folder has a path of more than 4095 bytes", pack->path);
+        memcpy(pack->path + length, names[i], strlen(names[i]) + 1);
+        put_child(pack, fd, names[i], depth);
+        free(names[i]);
+    }
+    free(names);
+    pack->path[length] = 0;
+}
+
+void au_job_pack(const struct sb_unpack_plan *plan, int out)
+{
+    static const char end[2 * TAR_BLOCK];
+    struct pack *pack = calloc(1, sizeof *pack);
+    struct stat st;
+
+    if (!pack)
+        au_fail(SANDBOX_ENOMEM, 0, NULL, "out of memory");
+    pack->plan = plan;
+    pack->out = out;
+    if (fstat(SB_UNPACK_FD_DEST, &st) < 0)
+        au_fail_errno(errno, "examining the destination");
+    pack->dest_dev = st.st_dev;
+    pack->dest_ino = st.st_ino;
+    pack->mount = mount_of(SB_UNPACK_FD_SOURCE);
+    memcpy(pack->path, "./", 3);
+    put_folder(pack, SB_UNPACK_FD_SOURCE, 2, 0);
+    put(pack, end, sizeof end);
+    flush(pack);
+}

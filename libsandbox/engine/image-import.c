@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * An import as an operation: one run of the helper after the other, each for one document or layer, so that a parser which
+ * one layer took over never sees the next. What a run brings leads to the next one in image-import-steps.c. A failure, or a
+ * cancel, first undoes: the unfinished folder and the layers that this import brought are removed, unless an image has them. */
+#include "image-import.h"
+#include "sweep.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <errors.h>
+
+enum { RESTARTS_MAX = 8 };
+static const int64_t default_bytes = (int64_t)64 << 30, default_entries = 4000000;
+
+/* ---- running jobs */
+
+static int exe(const struct sb_import *import, struct sandbox_error **error)
+{
+    return import->images->unpack_exe(import->images->data, error);
+}
+
+static const char *phase_name(enum import_state state)
+{
+    static const char *const names[] = {
+        [IMPORT_SCAN] = "scan", [IMPORT_INFLATE] = "decompress", [IMPORT_LAYOUT] = "manifest", [IMPORT_INDEX] = "manifest",
+        [IMPORT_MANIFEST] = "manifest", [IMPORT_CONFIG] = "manifest", [IMPORT_DOCKER] = "manifest", [IMPORT_HASH] = "hash",
+        [IMPORT_LAYER] = "unpack", [IMPORT_MADE_CONFIG] = "manifest", [IMPORT_MADE_MANIFEST] = "manifest", [IMPORT_DISCARD] = "remove",
+    };
+
+    return names[state];
+}
+
+static void show_progress(struct sb_import *import)
+{
+    const struct sb_unpack_progress *progress = &import->helper.progress;
+    const char *phase = import->state == IMPORT_LAYER && progress->phase == SB_UNPACK_PHASE_HASH ? "hash" : phase_name(import->state);
+
+    import->op.progress.unit = SANDBOX_UNIT_BYTES;
+    import->op.progress.done = progress->done;
+    snprintf(import->op.progress.phase, sizeof import->op.progress.phase, "%s", phase);
+}
+
+static int open_dest(struct sb_import *import, enum sb_unpack_job job, struct sandbox_error **error)
+{
+    if (job == SB_UNPACK_LAYER || job == SB_UNPACK_FOLDER) {
+        import->dest = sb_close(import->dest);
+        import->dest = sb_layer_begin(import->images, import->temporary, error);
+        if (import->dest >= 0)
+            return 0;
+        import->temporary[0] = 0;
+        return import->dest;
+    }
+    if (job == SB_UNPACK_INFLATE && import->state == IMPORT_INFLATE) {
+        import->spool = openat(import->images->layers, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+        if (import->spool < 0)
+            return sb_fail_errno(error, errno, "decompress", "making a file for the decompressed archive");
+    }
+    return 0;
+}
+
+int sb_import_run(struct sb_import *import, enum import_state state, enum sb_unpack_job job, const struct sb_window *window,
+                  const char *digest, struct sandbox_error **error)
+{
+    struct sb_unpack_plan plan = {
+        .job = job, .map = import->images->map, .offset = window->offset, .length = window->length,
+        .max_bytes = import->bytes_left, .max_entries = import->entries_left,
+    };
+    int program = exe(import, error), r;
+
+    if (program < 0)
+        return program;
+    import->state = state;
+    r = open_dest(import, job, error);
+    if (r)
+        return r;
+    if (state == IMPORT_SCAN && import->format == SANDBOX_IMAGE_FORMAT_AUTO)
+        plan.flags |= SB_UNPACK_STOP_AT_ROOTFS;
+    if (state == IMPORT_HASH)
+        plan.flags |= SB_UNPACK_HASH_ONLY;
+    if (job == SB_UNPACK_FOLDER)
+        plan.flags |= import->folder_flags;
+    if (digest)
+        snprintf(plan.digest, sizeof plan.digest, "%s", digest);
+    if (state == IMPORT_LAYER && import->kind != IMPORT_ROOTFS)
+        snprintf(plan.diff_id, sizeof plan.diff_id, "%s", import->config.diff_ids[import->layer]);
+    snprintf(plan.name, sizeof plan.name, "%s", import->temporary);
+    sb_helper_clear(&import->helper);
+    r = sb_helper_start(&import->helper, program, import->op.fd, &plan, window->fd, state == IMPORT_INFLATE ? import->spool : import->dest,
+                        import->dest >= 0 ? import->images->layers : -1, error);
+    import->op.progress.total = job == SB_UNPACK_FOLDER ? -1 : window->length;
+    import->helper.progress.done = 0;
+    show_progress(import);
+    return r;
+}
+
+int sb_import_read(struct sb_import *import, enum import_state state, const char *name, const struct sb_oci_descriptor *blob,
+                   struct sandbox_error **error)
+{
+    struct sb_window window = { .fd = -1 };
+    int r = name ? sb_bundle_open(&import->bundle, name, &window, error)
+                 : sb_bundle_open_blob(&import->bundle, blob->digest, blob->size, &window, error);
+
+    if (!r)
+        r = sb_import_run(import, state, SB_UNPACK_DOCUMENT, &window, blob && blob->digest[0] ? blob->digest : NULL, error);
+    sb_close(window.fd);
+    return r;
+}
+
+int sb_import_hash_text(struct sb_import *import, enum import_state state, const char *text, struct sandbox_error **error)
+{
+    SB_CLOSE int fd = memfd_create("document", MFD_CLOEXEC);
+    size_t size = strlen(text);
+
+    if (fd < 0 || SB_RETRY(write(fd, text, size)) != (ssize_t)size)
+        return sb_fail_errno(error, errno, "manifest", "writing a document to memory");
+    return sb_import_run(import, state, SB_UNPACK_DOCUMENT, &(struct sb_window){ fd, 0, (int64_t)size }, NULL, error);
+}
+
+/* ---- the end */
+
+static int record_image(struct sb_import *import, struct sandbox_error **error)
+{
+    const struct sb_images *images = import->images;
+    struct sb_image_record there = { 0 };
+    int r = sb_image_record_read(images, import->record.digest, &there, NULL);
+
+    /* one that is right is left alone: who uses it holds a lock on that very file */
+    if (r && r != SANDBOX_ENOMEM)
+        r = sb_image_record_write(images, &import->record, error);
+    sb_image_record_clear(&there);
+    if (!r && import->name)
+        r = sb_image_name_write(images, import->name, import->record.digest, error);
+    return r;
+}
+
+static int restart(struct sb_import *import, struct sandbox_error **error)
+{
+    if (++import->restarts > RESTARTS_MAX)
+        return sb_fail(error, SB_ARGS(SANDBOX_EBUSY, .retryable = 1), "other processes keep removing the image's layers");
+    import->layer = import->record.n_layers = 0;
+    import->bytes_left = import->max_bytes;
+    return import->kind == IMPORT_ROOTFS ? sb_import_rootfs(import, error) : sb_import_next_layer(import, error);
+}
+
+int sb_import_commit(struct sb_import *import, struct sandbox_error **error)
+{
+    SB_CLOSE int lock = sb_images_lock(import->images, error);
+    struct sb_layer layer;
+    int r;
+
+    if (lock < 0)
+        return lock;
+    for (size_t i = 0; i < import->record.n_layers; i++)
+        if (!sb_layer_find(import->images, import->record.layers[i].diff_id, &layer)) {
+            lock = sb_close(lock);
+            return restart(import, error);
+        }
+    r = record_image(import, error);
+    if (r)
+        return r;
+    lock = sb_close(lock);
+    return sb_image_document(import->images, &import->record, &import->op.image, error);
+}
+
+int sb_import_discard_folder(struct sb_import *import, struct sandbox_error **error)
+{
+    int program, r;
+
+    if (!import->temporary[0])
+        return 0;
+    if (faccessat(import->images->layers, import->temporary, F_OK, AT_SYMLINK_NOFOLLOW) < 0) {
+        import->temporary[0] = 0;
+        import->dest = sb_close(import->dest);
+        return 0;
+    }
+    program = exe(import, error);
+    if (program < 0)
+        return program;
+    sb_helper_clear(&import->helper);
+    import->state = IMPORT_DISCARD;
+    r = sb_sweep_start(&import->helper, &import->images->map, program, import->op.fd, import->images->layers, import->temporary, error);
+    import->temporary[0] = 0;
+    return r ? r : 1;
+}
+
+/* Starts removing the next of what a failure leaves: 1; 0: nothing is left. */
+static int discard_next(struct sb_import *import)
+{
+    int r = sb_import_discard_folder(import, NULL);
+
+    while (r <= 0 && json_array_size(import->discard)) {
+        snprintf(import->temporary, sizeof import->temporary, "%s", json_string_value(json_array_get(import->discard, 0)));
+        json_array_remove(import->discard, 0);
+        r = sb_import_discard_folder(import, NULL);
+    }
+    return r == 1;
+}
+
+static int end(struct sb_import *import, struct sandbox_error **error)
+{
+    int r = import->result;
+
+    if (error && !*error)
+        *error = SB_TAKE_PTR(import->failure);
+    return r;
+}
+
+static int fail(struct sb_import *import, int code, struct sandbox_error **error)
+{
+    if (import->cancelled && code != SANDBOX_ECANCELLED) {
+        import->failure = sandbox_error_unref(import->failure);
+        code = SANDBOX_ECANCELLED;
+    }
+    import->result = code;
+    if (code == SANDBOX_ECANCELLED) {
+        import->failure = sandbox_error_unref(import->failure);
+        sb_fail(&import->failure, SB_ARGS(SANDBOX_ECANCELLED, .phase = phase_name(import->state)), "importing the image was cancelled");
+    }
+    sb_helper_clear(&import->helper);
+    import->discard = json_array();
+    if (import->n_made)
+        sb_layers_take_unused(import->images, (const char(*)[SB_DIGEST_SIZE])import->made, import->n_made, import->discard, NULL);
+    return discard_next(import) ? 1 : end(import, error);
+}
+
+static int step(struct sb_op *op, struct sandbox_error **error)
+{
+    struct sb_import *import = (struct sb_import *)op;
+    int r = sb_helper_step(&import->helper, import->result ? NULL : &import->failure);
+
+    if (r == 1) {
+        show_progress(import);
+        return 1;
+    }
+    if (import->result)
+        return discard_next(import) ? 1 : end(import, error);
+    if (import->cancelled)
+        return fail(import, SANDBOX_ECANCELLED, error);
+    if (r == 0)
+        r = sb_import_finished(import, &import->failure);
+    if (r)
+        return fail(import, r, error);
+    return import->op.image ? 0 : 1;
+}
+
+static void cancel(struct sb_op *op)
+{
+    struct sb_import *import = (struct sb_import *)op;
+
+    import->cancelled = 1;
+    if (!import->result && import->state != IMPORT_DISCARD)
+        sb_helper_stop(&import->helper);
+}
+
+static void free_import(struct sb_op *op)
+{
+    struct sb_import *import = (struct sb_import *)op;
+
+    sb_helper_clear(&import->helper);
+    sb_close(import->dest);
+    sb_close(import->spool);
+    sb_close(import->source);
+    sb_bundle_clear(&import->bundle);
+    sb_oci_manifest_clear(&import->manifest);
+    sb_oci_config_clear(&import->config);
+    sb_oci_docker_clear(&import->docker);
+    sb_image_record_clear(&import->record);
+    free(import->made);
+    free(import->name);
+    free(import->select);
+    json_decref(import->discard);
+    json_decref(op->image);
+    sandbox_error_unref(import->failure);
+    sb_close(op->fd);
+    free(import);
+}
+
+static const struct sb_op_ops import_ops = { step, cancel, free_import };
+
+/* ---- the beginning */
+
+/* Whose folder is it? See unpack.c: root reads as itself, a user as root of its range, or, of a stranger's folder, as itself. */
+static unsigned int folder_flags(const struct sb_idmap *map, const struct stat *st)
+{
+    int own = st->st_uid == map->uid || (map->privilege == SB_PRIVILEGE_SUBIDS && st->st_uid - map->uid_start < map->count - 1);
+
+    return map->privilege == SB_PRIVILEGE_ROOT || own ? 0 : SB_UNPACK_FOREIGN_FOLDER;
+}
+
+static int open_source(struct sb_import *import, const char *source, struct sandbox_error **error)
+{
+    struct stat st;
+
+    import->source = open(source, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (import->source < 0 || fstat(import->source, &st) < 0) {
+        int r = sb_fail_errno(error, errno, "open", "opening the image's source '%s'", source);
+
+        sb_error_set_field(error, "source");
+        return r;
+    }
+    if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "source"), "the image's source '%s' is neither a file nor a folder", source);
+    import->is_folder = S_ISDIR(st.st_mode);
+    import->source_size = import->is_folder ? -1 : st.st_size;
+    import->folder_flags = folder_flags(&import->images->map, &st);
+    return 0;
+}
+
+static int begin_folder(struct sb_import *import, struct sandbox_error **error)
+{
+    const struct sb_bundle look = { .fd = import->source, .is_folder = 1 };
+    int is_bundle = (sb_bundle_has(&look, "oci-layout") && sb_bundle_has(&look, "index.json")) || sb_bundle_has(&look, "manifest.json");
+
+    if (import->format == SANDBOX_IMAGE_FORMAT_ROOTFS_TAR)
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "format"), "the source is a folder and no tar");
+    if (import->format == SANDBOX_IMAGE_FORMAT_ROOTFS_FOLDER || (import->format == SANDBOX_IMAGE_FORMAT_AUTO && !is_bundle))
+        return sb_import_rootfs(import, error);
+    import->bundle.fd = SB_TAKE_FD(import->source);
+    import->bundle.is_folder = 1;
+    return sb_import_begin_bundle(import, error);
+}
+
+static int begin(struct sb_import *import, struct sandbox_error **error)
+{
+    if (import->is_folder)
+        return begin_folder(import, error);
+    if (import->format == SANDBOX_IMAGE_FORMAT_ROOTFS_FOLDER)
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "format"), "the source is a file and no folder");
+    if (import->format == SANDBOX_IMAGE_FORMAT_ROOTFS_TAR)
+        return sb_import_rootfs(import, error);
+    return sb_import_run(import, IMPORT_SCAN, SB_UNPACK_SCAN, &(struct sb_window){ import->source, 0, import->source_size }, NULL, error);
+}
+
+static int take_options(struct sb_import *import, const struct sandbox_image_import_options *options, struct sandbox_error **error)
+{
+    import->max_bytes = options && options->max_bytes ? options->max_bytes : default_bytes;
+    import->max_entries = options && options->max_entries ? options->max_entries : default_entries;
+    if (import->max_bytes < 0 || import->max_entries < 0)
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = import->max_bytes < 0 ? "max_bytes" : "max_entries"), "a cap is negative");
+    import->bytes_left = import->max_bytes;
+    import->entries_left = import->max_entries;
+    if (!options)
+        return 0;
+    import->format = options->format;
+    if (options->format < SANDBOX_IMAGE_FORMAT_AUTO || options->format > SANDBOX_IMAGE_FORMAT_DOCKER_ARCHIVE)
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "format"), "%d is no image format", options->format);
+    if (options->name && (!sb_name_valid(options->name) || !strcmp(options->name, "host")))
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "name"), "'%.128s' can't be an image's name%s", options->name,
+                       strcmp(options->name, "host") ? "" : ": it stands for this machine's own programs");
+    if (options->digest && !sb_digest_valid(options->digest))
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "digest", .hint = "a digest is \"sha256:\" and 64 lowercase hexadecimal digits"),
+                       "'%.100s' is not a digest", options->digest);
+    if (options->digest)
+        snprintf(import->digest, sizeof import->digest, "%s", options->digest);
+    import->name = options->name ? strdup(options->name) : NULL;
+    import->select = options->select ? strdup(options->select) : NULL;
+    if ((options->name && !import->name) || (options->select && !import->select))
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .retryable = 1), "importing the image: out of memory");
+    return 0;
+}
+
+int sb_image_import(struct sb_images *images, const char *source, const struct sandbox_image_import_options *options,
+                    struct sb_op **ret_op, struct sandbox_error **error)
+{
+    struct sb_import *import = calloc(1, sizeof *import);
+    int r;
+
+    if (!import)
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .retryable = 1), "importing the image: out of memory");
+    import->op = (struct sb_op){ .ops = &import_ops, .fd = epoll_create1(EPOLL_CLOEXEC), .progress = SANDBOX_PROGRESS_INIT };
+    import->images = images;
+    import->helper = (struct sb_helper)SB_HELPER_INIT;
+    import->bundle = (struct sb_bundle)SB_BUNDLE_INIT;
+    import->source = import->dest = import->spool = -1;
+    r = import->op.fd < 0 ? sb_fail_errno(error, errno, "open", "importing the image") : take_options(import, options, error);
+    if (!r)
+        r = open_source(import, source, error);
+    if (!r)
+        r = begin(import, error);
+    if (r) {
+        if (import->temporary[0])
+            unlinkat(images->layers, import->temporary, AT_REMOVEDIR);
+        free_import(&import->op);
+        return r;
+    }
+    *ret_op = &import->op;
+    return 0;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One import under way, for image-import*.c only. */
+#ifndef SB_ENGINE_IMAGE_IMPORT_H
+#define SB_ENGINE_IMAGE_IMPORT_H
+
+#include "helper.h"
+#include "image-bundle.h"
+#include "image-store.h"
+
+#include <sys/stat.h>
+
+enum import_state {
+    IMPORT_SCAN,     /* reading a tar's table of contents */
+    IMPORT_INFLATE,  /* a compressed image archive into a nameless file */
+    IMPORT_LAYOUT,   /* reading oci-layout */
+    IMPORT_INDEX,    /* reading index.json or an index blob */
+    IMPORT_MANIFEST, /* reading the manifest */
+    IMPORT_CONFIG,   /* reading the config */
+    IMPORT_DOCKER,   /* reading a docker archive's manifest.json */
+    IMPORT_HASH,     /* learning a root file system tar's diff id: it may be here already */
+    IMPORT_LAYER,    /* unpacking layer number `layer` */
+    IMPORT_MADE_CONFIG,   /* hashing the config that was made */
+    IMPORT_MADE_MANIFEST, /* hashing the manifest that was made */
+    IMPORT_DISCARD   /* removing a folder in layers/ */
+};
+
+enum import_kind { IMPORT_ROOTFS, IMPORT_OCI, IMPORT_DOCKER_ARCHIVE };
+
+struct sb_import {
+    struct sb_op op;
+    struct sb_images *images;
+    int format;
+    char *name, *select;
+    char digest[SB_DIGEST_SIZE]; /* promised; "": none */
+    int64_t max_bytes, max_entries, bytes_left, entries_left;
+
+    int source; /* -1 once the bundle owns it */
+    int is_folder;
+    int64_t source_size;
+    unsigned int folder_flags;
+
+    enum import_state state;
+    enum import_kind kind;
+    struct sb_helper helper;
+    int dest;                    /* the locked folder that is being unpacked into, or removed */
+    char temporary[NAME_MAX + 1]; /* its name; "": none */
+    int spool;                   /* INFLATE */
+
+    struct sb_bundle bundle;
+    struct sb_oci_descriptor descriptor;
+    int index_depth;
+    struct sb_oci_manifest manifest;
+    struct sb_oci_config config;
+    struct sb_oci_docker docker;
+
+    struct sb_image_record record; /* grows while the import goes on */
+    size_t layer;
+    char (*made)[SB_DIGEST_SIZE]; /* layers that this import unpacked: removed again when it fails */
+    size_t n_made;
+
+    json_t *discard; /* names in layers/ still to be removed */
+    int cancelled;
+    int restarts;    /* because another process removed a layer meanwhile */
+    int result;      /* the failure that waits for the discarding to end */
+    struct sandbox_error *failure;
+};
+
+/* ---- image-import.c: the machinery */
+/* Starts the helper for a state. `window` NULL: no source but `source`. */
+int sb_import_run(struct sb_import *import, enum import_state state, enum sb_unpack_job job, const struct sb_window *window,
+                  const char *digest, struct sandbox_error **error);
+/* A document of the bundle, or (name NULL) a blob. */
+int sb_import_read(struct sb_import *import, enum import_state state, const char *name, const struct sb_oci_descriptor *blob,
+                   struct sandbox_error **error);
+/* Hashes a text that was made here. */
+int sb_import_hash_text(struct sb_import *import, enum import_state state, const char *text, struct sandbox_error **error);
+/* These return 0 when a job runs, or the import is complete (op.image is set). */
+int sb_import_next_layer(struct sb_import *import, struct sandbox_error **error);
+int sb_import_rootfs(struct sb_import *import, struct sandbox_error **error);
+int sb_import_commit(struct sb_import *import, struct sandbox_error **error);
+/* When the folder for unpacking is still there: starts removing it and returns 1. 0: it is not; negative: failed. */
+int sb_import_discard_folder(struct sb_import *import, struct sandbox_error **error);
+
+/* ---- image-import-steps.c: what follows when a state's job has succeeded */
+int sb_import_finished(struct sb_import *import, struct sandbox_error **error);
+int sb_import_begin_bundle(struct sb_import *import, struct sandbox_error **error);
+
+#endif
