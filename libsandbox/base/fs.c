@@ -176,8 +176,11 @@ int sb_write_file(int dir, const char *name, const void *data, size_t size, int 
     return 0;
 }
 
-/* Depth-first with an explicit stack of descriptors would run out of them in a deep tree; so a folder that can't be removed
- * because it is not empty is moved up to the top level under a number and its turn comes later: two descriptors at most. */
+/* Depth-first. A deep tree would run out of descriptors; so a folder below DEPTH levels that can't be removed because it is not
+ * empty is moved up to the top level under a number and its turn comes later. (Moving every folder would do, but a rename costs
+ * several times what a removal does.) */
+enum { DEPTH = 12 };
+
 struct removal {
     int top;          /* the folder that is being emptied; moved folders land here */
     char prefix[24];  /* of their names: random, so that the tree can't hold one by design */
@@ -191,42 +194,73 @@ static void note(struct removal *rm, int error)
         rm->first_error = error;
 }
 
-static int remove_children(struct removal *rm, int dir)
+/* Opens a folder to empty it; never one that something is mounted on. */
+static int open_doomed(int dir, const char *name)
 {
-    DIR *stream;
-    struct dirent *d;
-    int failed = 0;
-    int copy = fcntl(dir, F_DUPFD_CLOEXEC, 0);
+    const unsigned long resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV;
+    int fd = open_how(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, resolve);
+    struct stat st;
 
-    if (copy < 0)
+    if (fd == -EACCES && fchmodat(dir, name, 0700, 0) == 0)
+        fd = open_how(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, resolve);
+    if (fd >= 0 && fstat(fd, &st) == 0 && (st.st_mode & 0700) != 0700)
+        fchmod(fd, 0700);
+    return fd;
+}
+
+/* Renaming a folder rewrites its "..", which wants write permission on the folder itself. */
+static int move_up(struct removal *rm, int dir, const char *name)
+{
+    char to[64];
+
+    snprintf(to, sizeof to, "%s.%lu", rm->prefix, rm->counter++);
+    if (renameat(dir, name, rm->top, to) < 0 && (fchmodat(dir, name, 0700, 0) < 0 || renameat(dir, name, rm->top, to) < 0))
         return -errno;
-    stream = fdopendir(copy);
+    return 0;
+}
+
+static int remove_children(struct removal *rm, int dir, int depth);
+
+static int remove_entry(struct removal *rm, int dir, const char *name, int depth)
+{
+    int fd, r;
+
+    if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    if (errno != EISDIR && errno != EPERM)
+        return -errno;
+    if (unlinkat(dir, name, AT_REMOVEDIR) == 0)
+        return 0;
+    if (depth >= DEPTH)
+        return move_up(rm, dir, name);
+    fd = open_doomed(dir, name);
+    if (fd < 0)
+        return fd;
+    r = remove_children(rm, fd, depth + 1);
+    if (unlinkat(dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+        return 0;
+    return r ? r : -errno;
+}
+
+/* Takes the descriptor. */
+static int remove_children(struct removal *rm, int dir, int depth)
+{
+    DIR *stream = fdopendir(dir);
+    struct dirent *d;
+    int failed = 0, r;
+
     if (!stream) {
-        sb_close(copy);
+        sb_close(dir);
         return -errno;
     }
     while ((d = readdir(stream))) {
-        char name[64];
-
         if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
             continue;
-        if (dir == rm->top && !strncmp(d->d_name, rm->prefix, strlen(rm->prefix)))
+        if (depth == 0 && !strncmp(d->d_name, rm->prefix, strlen(rm->prefix)))
             continue; /* moved here by this very pass */
-        if (unlinkat(dir, d->d_name, 0) == 0 || errno == ENOENT)
-            continue;
-        if (errno != EISDIR && errno != EPERM) {
-            failed = failed ? failed : -errno;
-            continue;
-        }
-        if (unlinkat(dir, d->d_name, AT_REMOVEDIR) == 0)
-            continue;
-        snprintf(name, sizeof name, "%s.%lu", rm->prefix, rm->counter++);
-        /* renaming a folder rewrites its "..", which wants write permission on the folder itself */
-        if (renameat(dir, d->d_name, rm->top, name) < 0 &&
-            (fchmodat(dir, d->d_name, 0700, 0) < 0 || renameat(dir, d->d_name, rm->top, name) < 0)) {
-            failed = failed ? failed : -errno;
-            continue;
-        }
+        r = remove_entry(rm, dir, d->d_name, depth);
+        if (r && !failed)
+            failed = r;
     }
     closedir(stream);
     return failed;
@@ -244,16 +278,12 @@ static void drain_moved(struct removal *rm)
         snprintf(name, sizeof name, "%s.%lu", rm->prefix, next++);
         if (unlinkat(rm->top, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
             continue;
-        dir = openat(rm->top, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (dir < 0 && errno == EACCES && fchmodat(rm->top, name, 0700, 0) == 0)
-            dir = openat(rm->top, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        dir = open_doomed(rm->top, name);
         if (dir < 0) {
-            note(rm, -errno);
+            note(rm, dir);
             continue;
         }
-        fchmod(dir, 0700);
-        r = remove_children(rm, dir);
-        sb_close(dir);
+        r = remove_children(rm, dir, 1);
         if (r)
             note(rm, r);
         if (unlinkat(rm->top, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
@@ -266,7 +296,7 @@ int sb_remove_tree(int dir, const char *name)
     struct removal rm = { .top = -1 };
     SB_CLOSE int top = -1;
     char random[SB_ID_SIZE];
-    int r;
+    int r, copy;
 
     if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
         return 0;
@@ -274,18 +304,16 @@ int sb_remove_tree(int dir, const char *name)
         return -errno;
     if (unlinkat(dir, name, AT_REMOVEDIR) == 0)
         return 0;
-    top = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (top < 0 && errno == EACCES && fchmodat(dir, name, 0700, 0) == 0)
-        top = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    top = open_doomed(dir, name);
     if (top < 0)
-        return errno == ENOENT ? 0 : -errno;
-    fchmod(top, 0700);
+        return top == -ENOENT ? 0 : top;
     rm.top = top;
     r = sb_id_new(random);
     if (r)
         return r;
     snprintf(rm.prefix, sizeof rm.prefix, ".rm-%.16s", random);
-    r = remove_children(&rm, top);
+    copy = fcntl(top, F_DUPFD_CLOEXEC, 0);
+    r = copy < 0 ? -errno : remove_children(&rm, copy, 0);
     if (r)
         note(&rm, r);
     drain_moved(&rm);

@@ -184,6 +184,8 @@ START_TEST(removal_stops_at_mounts)
     ck_assert_int_lt(sb_remove_tree(top, "tree"), 0);
     ck_assert_int_eq(faccessat(top, "tree/mounted/kept", F_OK, 0), 0);
     ck_assert_int_eq(faccessat(top, "tree/gone", F_OK, 0), -1);
+    ck_assert_int_lt(sb_remove_tree(top, "tree/mounted"), 0);
+    ck_assert_int_eq(faccessat(top, "tree/mounted/kept", F_OK, 0), 0);
     ck_assert_int_eq(umount(at), 0);
 }
 END_TEST
