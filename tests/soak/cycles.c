@@ -114,7 +114,7 @@ static int run(struct sandbox_host *host, const struct sandbox_spec *spec, int c
 /* Removes the state folder, which must hold no sandbox any more. */
 static void remove_state(const char *state)
 {
-    char *const argv[] = { "rm", "-rf", (char *)state, NULL };
+    char *const argv[] = { (char *)"rm", (char *)"-rf", (char *)state, NULL };
 
     execvp(argv[0], argv);
 }

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * See fake.h. */
+#include "fake.h"
+
+#include <errors.h>
+#include <json.h>
+#include <sbtest.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <process.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct fake fake;
+
+const char fake_document[] =
+    "{\"id\":\"" FAKE_ID "\",\"name\":\"box\",\"state\":\"running\",\"cause\":\"\",\"image\":{\"ref\":\"debian\",\"digest\":\"" FAKE_DIGEST
+    "\",\"config_digest\":\"\"},\"created_ms\":1234567890123,\"labels\":{\"k\":\"v\"},\"spec\":{},\"daemon\":{\"state\":\"none\"}}";
+const char fake_image[] = "{\"digest\":\"" FAKE_DIGEST "\",\"config_digest\":\"" FAKE_DIGEST
+                          "\",\"names\":[\"debian\"],\"bytes\":123,\"architecture\":\"amd64\"}";
+const char fake_volume[] = "{\"name\":\"store\",\"path\":\"/srv/store\",\"created_ms\":1}";
+
+/* ---- operations ---- */
+
+struct fake_op {
+    struct sb_op op;
+    int event_fd, timer_fd;
+    int left;
+    int cancelled;
+    const char *kind;
+};
+
+struct fake_driver {
+    struct sb_driver driver;
+};
+
+static json_t *parse(const char *text)
+{
+    return json_loads(text, JSON_DECODE_ANY, NULL);
+}
+
+static struct sb_driver *new_driver(void)
+{
+    struct fake_driver *driver = calloc(1, sizeof *driver);
+
+    driver->driver.ops = &fake.ops;
+    return &driver->driver;
+}
+
+static int finish(struct fake_op *op, int result, struct sandbox_error **error)
+{
+    if (result < 0)
+        return fake.silent ? result : sb_fail(error, SB_ARGS(result, .phase = "fake"), "the fake %s failed", op->kind);
+    if (fake.bad_results)
+        return 0;
+    if (!strcmp(op->kind, "open"))
+        op->op.driver = new_driver();
+    if (!strcmp(op->kind, "create"))
+        memcpy(op->op.id, FAKE_ID, SB_ID_SIZE);
+    if (!strcmp(op->kind, "import"))
+        op->op.image = parse(fake.answer ? fake.answer : fake_image);
+    return 0;
+}
+
+static int op_step(struct sb_op *base, struct sandbox_error **error)
+{
+    struct fake_op *op = (struct fake_op *)base;
+    int at_once = atomic_fetch_add(&fake.steps_at_once, 1) + 1, r = 1;
+    eventfd_t ticks = 0;
+    uint64_t expired = 0;
+
+    if (at_once > atomic_load(&fake.worst_at_once))
+        atomic_store(&fake.worst_at_once, at_once);
+    if (eventfd_read(op->event_fd, &ticks) == 0)
+        op->left -= (int)ticks;
+    if (read(op->timer_fd, &expired, sizeof expired) == (ssize_t)sizeof expired && expired)
+        r = finish(op, fake.ignores_cancel ? 0 : SANDBOX_ECANCELLED, error);
+    else if (!op->cancelled && op->left <= 0)
+        r = finish(op, fake.result, error);
+    op->op.progress.unit = SANDBOX_UNIT_ENTRIES;
+    op->op.progress.total = fake.steps;
+    op->op.progress.done = fake.steps - op->left;
+    snprintf(op->op.progress.phase, sizeof op->op.progress.phase, "counting");
+    atomic_fetch_sub(&fake.steps_at_once, 1);
+    return r;
+}
+
+static void op_cancel(struct sb_op *base)
+{
+    struct fake_op *op = (struct fake_op *)base;
+    const struct itimerspec when = { .it_value = { fake.undo_ms / 1000, (long)(fake.undo_ms % 1000) * 1000000 + 1 } };
+
+    op->cancelled = 1;
+    atomic_fetch_add(&fake.cancels, 1);
+    timerfd_settime(op->timer_fd, 0, &when, NULL);
+}
+
+static void op_free(struct sb_op *base)
+{
+    struct fake_op *op = (struct fake_op *)base;
+
+    atomic_fetch_add(&fake.frees, 1);
+    close(op->event_fd);
+    close(op->timer_fd);
+    close(op->op.fd);
+    if (fake.last == base)
+        fake.last = NULL;
+    free(op);
+}
+
+static const struct sb_op_ops op_ops = { .step = op_step, .cancel = op_cancel, .free = op_free };
+
+static int begin(const char *kind, struct sb_op **ret_op, struct sandbox_error **error)
+{
+    struct epoll_event event = { .events = EPOLLIN };
+    struct fake_op *op;
+
+    if (fake.refuses)
+        return sb_fail(error, SB_ARGS(fake.refuses), "the fake %s is refused", kind);
+    op = calloc(1, sizeof *op);
+    op->kind = kind;
+    op->left = fake.steps;
+    op->op.ops = &op_ops;
+    op->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    op->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    op->op.fd = epoll_create1(EPOLL_CLOEXEC);
+    epoll_ctl(op->op.fd, EPOLL_CTL_ADD, op->event_fd, &event);
+    epoll_ctl(op->op.fd, EPOLL_CTL_ADD, op->timer_fd, &event);
+    fake.last = &op->op;
+    *ret_op = &op->op;
+    return 0;
+}
+
+void fake_tick(void)
+{
+    eventfd_write(((struct fake_op *)fake.last)->event_fd, 1);
+}
+
+/* ---- the table ---- */
+
+static void driver_free(struct sb_driver *driver)
+{
+    atomic_fetch_add(&fake.driver_frees, 1);
+    free(driver);
+}
+
+static int d_create(struct sb_driver *d, const struct sandbox_spec *spec, struct sb_op **ret_op, struct sandbox_error **error)
+{
+    (void)d;
+    snprintf(fake.called, sizeof fake.called, "create %s", spec->image);
+    return begin("create", ret_op, error);
+}
+
+static int d_start(struct sb_driver *d, const char *id, struct sb_op **ret_op, struct sandbox_error **error)
+{
+    (void)d;
+    snprintf(fake.called, sizeof fake.called, "start %.8s", id);
+    return begin("start", ret_op, error);
+}
+
+static int d_stop(struct sb_driver *d, const char *id, int64_t grace_ms, struct sb_op **ret_op, struct sandbox_error **error)
+{
+    (void)d;
+    snprintf(fake.called, sizeof fake.called, "stop %.8s %lld", id, (long long)grace_ms);
+    return begin("stop", ret_op, error);
+}
+
+static int d_remove(struct sb_driver *d, const char *id, struct sb_op **ret_op, struct sandbox_error **error)
+{
+    (void)d;
+    snprintf(fake.called, sizeof fake.called, "remove %.8s", id);
+    return begin("delete", ret_op, error);
+}
+
+static int d_kill(struct sb_driver *d, const char *id, int signal, struct sandbox_error **error)
+{
+    (void)d;
+    snprintf(fake.called, sizeof fake.called, "kill %.8s %d", id, signal);
+    return fake.refuses ? sb_fail(error, SB_ARGS(fake.refuses), "refused") : 0;
+}
+
+static int answer(json_t **ret_json, struct sandbox_error **error)
+{
+    if (fake.refuses)
+        return sb_fail(error, SB_ARGS(fake.refuses), "the fake answer is refused");
+    *ret_json = parse(fake.answer);
+    return 0;
+}
+
+static int d_inspect(struct sb_driver *d, const char *id, json_t **ret_json, struct sandbox_error **error)
+{
+    (void)d;
+    snprintf(fake.called, sizeof fake.called, "inspect %.8s", id);
+    return answer(ret_json, error);
+}
+
+static int d_list(struct sb_driver *d, const struct sandbox_list_options *options, json_t **ret_json, struct sandbox_error **error)
+{
+    (void)d;
+    snprintf(fake.called, sizeof fake.called, "list %s %s %s", options->name_prefix ? options->name_prefix : "-",
+             options->label_key ? options->label_key : "-", options->label_value ? options->label_value : "-");
+    return answer(ret_json, error);
+}
+
+static int d_dial(struct sb_driver *d, const char *id, int port, int64_t timeout_ms, int *ret_fd, struct sandbox_error **error)
+{
+    int pair[2];
+
+    snprintf(fake.called, sizeof fake.called, "dial %.8s %d %lld", id, port, (long long)timeout_ms);
+    if (fake.dial_waits && poll(&(struct pollfd){ .fd = d->close_fd, .events = POLLIN }, 1, 10000) == 1)
+        return sb_fail(error, SB_ARGS(SANDBOX_ECLOSED), "closed while dialling");
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return sb_fail_errno(error, errno, NULL, "socketpair");
+    close(pair[1]);
+    *ret_fd = pair[0];
+    return 0;
+}
+
+static int d_import(struct sb_driver *d, const char *source, const struct sandbox_image_import_options *options, struct sb_op **ret_op,
+                    struct sandbox_error **error)
+{
+    (void)d;
+    snprintf(fake.called, sizeof fake.called, "import %s %s", source, options->name ? options->name : "-");
+    return begin("import", ret_op, error);
+}
+
+static int d_named(struct sb_driver *d, const char *name, json_t **ret_json, struct sandbox_error **error)
+{
+    (void)d;
+    snprintf(fake.called, sizeof fake.called, "inspect %s", name);
+    return answer(ret_json, error);
+}
+
+static int d_all(struct sb_driver *d, json_t **ret_json, struct sandbox_error **error)
+{
+    (void)d;
+    return answer(ret_json, error);
+}
+
+static int d_change(struct sb_driver *d, const char *name, struct sandbox_error **error)
+{
+    (void)d;
+    snprintf(fake.called, sizeof fake.called, "change %s", name);
+    return fake.refuses ? sb_fail(error, SB_ARGS(fake.refuses), "refused") : 0;
+}
+
+/* ---- commands: processes of this machine ---- */
+
+struct fake_exec {
+    struct sb_exec exec;
+    pid_t pid;
+    int ended;
+    struct sandbox_exec_result result;
+};
+
+static int exec_collect(struct sb_exec *base, struct sandbox_exec_result *ret_result, struct sandbox_error **error)
+{
+    struct fake_exec *e = (struct fake_exec *)base;
+    siginfo_t info = { 0 };
+
+    if (!e->ended) {
+        if (waitid(P_PID, (id_t)e->pid, &info, WEXITED | WNOHANG) < 0)
+            return sb_fail_errno(error, errno, NULL, "waitid");
+        if (!info.si_pid)
+            return 1;
+        e->ended = 1;
+        e->result = (struct sandbox_exec_result)SANDBOX_EXEC_RESULT_INIT;
+        e->result.kind = info.si_code == CLD_EXITED ? SANDBOX_EXEC_EXITED : SANDBOX_EXEC_SIGNALLED;
+        e->result.code = info.si_code == CLD_EXITED ? info.si_status : -1;
+        e->result.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
+        e->result.max_rss = 4096;
+    }
+    *ret_result = e->result;
+    return 0;
+}
+
+static int exec_kill(struct sb_exec *base, int signal, unsigned int flags, struct sandbox_error **error)
+{
+    struct fake_exec *e = (struct fake_exec *)base;
+
+    (void)error;
+    snprintf(fake.called, sizeof fake.called, "kill %d %u", signal, flags);
+    if (!e->ended)
+        kill(e->pid, signal);
+    return 0;
+}
+
+static void exec_free(struct sb_exec *base)
+{
+    struct fake_exec *e = (struct fake_exec *)base;
+
+    atomic_fetch_add(&fake.exec_frees, 1);
+    if (!e->ended) {
+        kill(e->pid, SIGKILL);
+        waitpid(e->pid, NULL, 0);
+    }
+    close(e->exec.fd);
+    free(e);
+}
+
+static const struct sb_exec_ops exec_ops = { .collect = exec_collect, .kill = exec_kill, .free = exec_free };
+
+static int d_exec(struct sb_driver *d, const char *id, const struct sb_exec_request *request, struct sb_exec **ret_exec,
+                  struct sandbox_error **error)
+{
+    const struct sb_spawn_fd fds[] = { { request->fds[0], 0 }, { request->fds[1], 1 }, { request->fds[2], 2 } };
+    SB_CLOSE int exe = -1;
+    struct fake_exec *e;
+    struct stat st;
+    pid_t pid;
+    int r;
+
+    (void)d;
+    snprintf(fake.called, sizeof fake.called, "exec %.8s %s", id, request->argv[0]);
+    fake.request = *request;
+    fake.request_null = 0;
+    for (int i = 0; i < 3; i++)
+        if (fstat(request->fds[i], &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3))
+            fake.request_null |= 1 << i;
+    if (fake.refuses)
+        return sb_fail(error, SB_ARGS(fake.refuses, .field = "argv"), "the fake exec is refused");
+    exe = open(request->argv[0], O_RDONLY | O_CLOEXEC);
+    r = exe < 0 ? -errno : sb_spawn(exe, (char *const *)request->argv, fds, 3, &pid);
+    if (r)
+        return sb_fail_errno(error, -r, NULL, "can't run %s", request->argv[0]);
+    e = calloc(1, sizeof *e);
+    e->exec.ops = &exec_ops;
+    e->exec.fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    e->pid = pid;
+    *ret_exec = &e->exec;
+    return 0;
+}
+
+static const struct sb_driver_ops all_ops = {
+    .name = "fake", .free = driver_free, .create = d_create, .start = d_start, .stop = d_stop, .remove = d_remove, .kill = d_kill,
+    .inspect = d_inspect, .list = d_list, .exec = d_exec, .dial = d_dial, .image_import = d_import, .image_inspect = d_named,
+    .image_list = d_all, .image_remove = d_change, .volume_create = d_change, .volume_inspect = d_named, .volume_list = d_all,
+    .volume_remove = d_change,
+};
+
+/* ---- the backend ---- */
+
+static int fake_open(const char *rest, const struct sandbox_host_options *options, struct sb_op **ret_op, struct sandbox_error **error)
+{
+    snprintf(fake.called, sizeof fake.called, "open %s %s", rest, options->state_root ? options->state_root : "-");
+    return begin("open", ret_op, error);
+}
+
+static const struct sb_backend backend = { .scheme = "fake", .open = fake_open };
+
+const struct sb_backend *sb_backend_find(const char *scheme, size_t length)
+{
+    return length == 4 && !strncmp(scheme, "fake", 4) ? &backend : NULL;
+}
+
+/* ---- for tests ---- */
+
+void fake_reset(void)
+{
+    memset(&fake, 0, sizeof fake);
+    fake.ops = all_ops;
+    fake.answer = fake_document;
+}
+
+struct sandbox_host *fake_host(void)
+{
+    struct sandbox_error *error = NULL;
+    struct sandbox_host *host = NULL;
+    int steps = fake.steps;
+
+    fake.steps = 0;
+    sbtest_ok(sandbox_host_open("fake:there", NULL, -1, &host, &error), &error);
+    fake.steps = steps;
+    return host;
+}
+
+struct sandbox *fake_sandbox(struct sandbox_host *host)
+{
+    struct sandbox_error *error = NULL;
+    struct sandbox *sandbox = NULL;
+
+    sbtest_ok(sandbox_open(host, FAKE_ID, &sandbox, &error), &error);
+    return sandbox;
+}
