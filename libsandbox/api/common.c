@@ -43,19 +43,19 @@ int sb_check_signal(int signal, struct sandbox_error **error)
     return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "signal"), "signal %d is not within 1 to 64", signal);
 }
 
-int sb_leave(int r, struct sandbox_error *failure, struct sandbox_error **error, const char *operation,
+int sb_leave(int r, struct sandbox_error **failure, struct sandbox_error **error, const char *operation,
              const struct sandbox_host *host)
 {
     if (r >= 0) {
-        sandbox_error_unref(failure);
+        *failure = sandbox_error_unref(*failure);
         return r;
     }
-    if (!failure) /* the caller is promised an object */
-        sb_fail(&failure, SB_ARGS(r), "%s failed with %s and nothing more is known", operation, sandbox_code_name(r));
-    sb_error_set_operation(&failure, operation, host ? host->driver->ops->name : "");
+    if (!*failure) /* the caller is promised an object */
+        sb_fail(failure, SB_ARGS(r), "%s failed with %s and nothing more is known", operation, sandbox_code_name(r));
+    sb_error_set_operation(failure, operation, host ? host->driver->ops->name : "");
     if (error)
-        *error = failure;
+        *error = *failure;
     else
-        sandbox_error_unref(failure);
+        sandbox_error_unref(*failure);
     return r;
 }

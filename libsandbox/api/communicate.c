@@ -329,7 +329,7 @@ int sandbox_exec_communicate(struct sandbox_exec *exec, const struct sandbox_com
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(communicate(exec, options, output, result, &failure), failure, error, "communicate", exec ? exec->host : NULL);
+    return sb_leave(communicate(exec, options, output, result, &failure), &failure, error, "communicate", exec ? exec->host : NULL);
 }
 
 void sandbox_output_clear(struct sandbox_output *output)

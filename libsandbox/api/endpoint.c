@@ -32,7 +32,7 @@ int sandbox_dial(struct sandbox *sandbox, int port, int64_t timeout_ms, int *ret
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(dial(sandbox, port, timeout_ms, ret_fd, &failure), failure, error, "dial", sandbox ? sandbox->host : NULL);
+    return sb_leave(dial(sandbox, port, timeout_ms, ret_fd, &failure), &failure, error, "dial", sandbox ? sandbox->host : NULL);
 }
 
 static int forward(struct sandbox *sandbox, int port, int local_port, struct sandbox_forward **ret_forward,
@@ -56,7 +56,7 @@ int sandbox_forward_open(struct sandbox *sandbox, int port, int local_port, stru
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(forward(sandbox, port, local_port, ret_forward, &failure), failure, error, "forward",
+    return sb_leave(forward(sandbox, port, local_port, ret_forward, &failure), &failure, error, "forward",
                     sandbox ? sandbox->host : NULL);
 }
 

@@ -150,7 +150,7 @@ int sandbox_exec(struct sandbox *sandbox, const char *const *argv, const struct 
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(exec_begin(sandbox, argv, options, ret_exec, &failure), failure, error, "exec", sandbox ? sandbox->host : NULL);
+    return sb_leave(exec_begin(sandbox, argv, options, ret_exec, &failure), &failure, error, "exec", sandbox ? sandbox->host : NULL);
 }
 
 struct sandbox_exec *sandbox_exec_ref(struct sandbox_exec *exec)
@@ -200,7 +200,7 @@ static int take_and_leave(struct sandbox_exec *exec, int stream, int *ret_fd, st
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(take(exec, stream, ret_fd, &failure), failure, error, "take", exec ? exec->host : NULL);
+    return sb_leave(take(exec, stream, ret_fd, &failure), &failure, error, "take", exec ? exec->host : NULL);
 }
 
 int sandbox_exec_take_stdin(struct sandbox_exec *exec, int *ret_fd, struct sandbox_error **error)
@@ -275,7 +275,7 @@ int sandbox_exec_wait(struct sandbox_exec *exec, int64_t timeout_ms, struct sand
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(wait_for(exec, timeout_ms, result, &failure), failure, error, "wait", exec ? exec->host : NULL);
+    return sb_leave(wait_for(exec, timeout_ms, result, &failure), &failure, error, "wait", exec ? exec->host : NULL);
 }
 
 static int exec_kill(struct sandbox_exec *exec, int signal, unsigned int flags, struct sandbox_error **error)
@@ -297,5 +297,5 @@ int sandbox_exec_kill(struct sandbox_exec *exec, int signal, unsigned int flags,
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(exec_kill(exec, signal, flags, &failure), failure, error, "kill", exec ? exec->host : NULL);
+    return sb_leave(exec_kill(exec, signal, flags, &failure), &failure, error, "kill", exec ? exec->host : NULL);
 }

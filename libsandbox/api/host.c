@@ -114,7 +114,7 @@ int sandbox_host_open_begin(const char *uri, const struct sandbox_host_options *
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(open_begin(uri, options, ret_op, &failure), failure, error, "open", NULL);
+    return sb_leave(open_begin(uri, options, ret_op, &failure), &failure, error, "open", NULL);
 }
 
 int sandbox_host_open(const char *uri, const struct sandbox_host_options *options, int64_t timeout_ms,
@@ -131,7 +131,7 @@ int sandbox_host_open(const char *uri, const struct sandbox_host_options *option
     if (!r)
         r = sandbox_op_take_host(op, ret_host, &failure);
     sandbox_op_unref(op);
-    return sb_leave(r, failure, error, "open", NULL);
+    return sb_leave(r, &failure, error, "open", NULL);
 }
 
 struct sandbox_host *sandbox_host_ref(struct sandbox_host *host)
@@ -166,7 +166,7 @@ int sandbox_host_close(struct sandbox_host *host, struct sandbox_error **error)
         atomic_store(&host->closed, 1);
         eventfd_write(host->close_fd, 1);
     }
-    return sb_leave(r, failure, error, "close", host);
+    return sb_leave(r, &failure, error, "close", host);
 }
 
 const char *sandbox_host_get_uri(const struct sandbox_host *host)

@@ -99,7 +99,7 @@ int sandbox_image_import_begin(struct sandbox_host *host, const char *source, co
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(import_begin(host, source, options, ret_op, &failure), failure, error, "import", host);
+    return sb_leave(import_begin(host, source, options, ret_op, &failure), &failure, error, "import", host);
 }
 
 int sandbox_image_import(struct sandbox_host *host, const char *source, const struct sandbox_image_import_options *options,
@@ -116,7 +116,7 @@ int sandbox_image_import(struct sandbox_host *host, const char *source, const st
     if (!r)
         r = sandbox_op_take_image(op, ret_image, &failure);
     sandbox_op_unref(op);
-    return sb_leave(r, failure, error, "import", host);
+    return sb_leave(r, &failure, error, "import", host);
 }
 
 static int image_open(struct sandbox_host *host, const char *name, struct sandbox_image **ret_image, struct sandbox_error **error)
@@ -140,7 +140,7 @@ int sandbox_image_open(struct sandbox_host *host, const char *name, struct sandb
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(image_open(host, name, ret_image, &failure), failure, error, "image open", host);
+    return sb_leave(image_open(host, name, ret_image, &failure), &failure, error, "image open", host);
 }
 
 struct sandbox_image *sandbox_image_unref(struct sandbox_image *image)
@@ -217,7 +217,7 @@ int sandbox_host_list_images(struct sandbox_host *host, struct sandbox_image_lis
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(list_images(host, ret_list, &failure), failure, error, "image list", host);
+    return sb_leave(list_images(host, ret_list, &failure), &failure, error, "image list", host);
 }
 
 size_t sandbox_image_list_get_count(const struct sandbox_image_list *list)
@@ -257,5 +257,5 @@ int sandbox_image_remove(struct sandbox_host *host, const char *name, struct san
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(image_remove(host, name, &failure), failure, error, "image remove", host);
+    return sb_leave(image_remove(host, name, &failure), &failure, error, "image remove", host);
 }

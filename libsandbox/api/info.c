@@ -71,7 +71,7 @@ int sandbox_inspect(struct sandbox *sandbox, struct sandbox_info **ret_info, str
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(inspect(sandbox, ret_info, &failure), failure, error, "inspect", sandbox ? sandbox->host : NULL);
+    return sb_leave(inspect(sandbox, ret_info, &failure), &failure, error, "inspect", sandbox ? sandbox->host : NULL);
 }
 
 struct sandbox_info *sandbox_info_unref(struct sandbox_info *info)
@@ -182,7 +182,7 @@ int sandbox_host_list(struct sandbox_host *host, const struct sandbox_list_optio
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(list(host, options, ret_list, &failure), failure, error, "list", host);
+    return sb_leave(list(host, options, ret_list, &failure), &failure, error, "list", host);
 }
 
 size_t sandbox_list_get_count(const struct sandbox_list *list)

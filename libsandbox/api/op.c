@@ -227,7 +227,7 @@ int sandbox_op_wait(struct sandbox_op *op, int64_t timeout_ms, struct sandbox_er
         r = wait_for(op, timeout_ms, &failure);
     if (r < 0 && op) /* the operation's own error has both already, and may be shared with other threads: it isn't written */
         sb_error_set_operation(&failure, op->operation, op->backend);
-    return sb_leave(r, failure, error, "wait", NULL);
+    return sb_leave(r, &failure, error, "wait", NULL);
 }
 
 int sb_op_run(struct sandbox_op *op, int64_t timeout_ms, struct sandbox_error **error)
@@ -336,7 +336,7 @@ int sandbox_op_take_host(struct sandbox_op *op, struct sandbox_host **ret_host, 
         r = op->driver ? sb_host_new(SB_TAKE_PTR(op->driver), op->uri, ret_host, &failure) : fail_take(op, "host", &failure);
         pthread_mutex_unlock(&op->lock);
     }
-    return sb_leave(r, failure, error, "take", op && !r ? *ret_host : NULL);
+    return sb_leave(r, &failure, error, "take", op && !r ? *ret_host : NULL);
 }
 
 int sandbox_op_take_sandbox(struct sandbox_op *op, struct sandbox **ret_sandbox, struct sandbox_error **error)
@@ -353,7 +353,7 @@ int sandbox_op_take_sandbox(struct sandbox_op *op, struct sandbox **ret_sandbox,
             op->id[0] = 0;
         pthread_mutex_unlock(&op->lock);
     }
-    return sb_leave(r, failure, error, "take", op ? op->host : NULL);
+    return sb_leave(r, &failure, error, "take", op ? op->host : NULL);
 }
 
 int sandbox_op_take_image(struct sandbox_op *op, struct sandbox_image **ret_image, struct sandbox_error **error)
@@ -368,5 +368,5 @@ int sandbox_op_take_image(struct sandbox_op *op, struct sandbox_image **ret_imag
         r = op->image ? sb_image_new(SB_TAKE_PTR(op->image), ret_image, &failure) : fail_take(op, "image", &failure);
         pthread_mutex_unlock(&op->lock);
     }
-    return sb_leave(r, failure, error, "take", op ? op->host : NULL);
+    return sb_leave(r, &failure, error, "take", op ? op->host : NULL);
 }

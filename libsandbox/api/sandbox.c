@@ -55,7 +55,7 @@ int sandbox_create_begin(struct sandbox_host *host, const struct sandbox_spec *s
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(create_begin(host, spec, ret_op, &failure), failure, error, "create", host);
+    return sb_leave(create_begin(host, spec, ret_op, &failure), &failure, error, "create", host);
 }
 
 int sandbox_create(struct sandbox_host *host, const struct sandbox_spec *spec, int64_t timeout_ms, struct sandbox **ret_sandbox,
@@ -72,7 +72,7 @@ int sandbox_create(struct sandbox_host *host, const struct sandbox_spec *spec, i
     if (!r)
         r = sandbox_op_take_sandbox(op, ret_sandbox, &failure);
     sandbox_op_unref(op);
-    return sb_leave(r, failure, error, "create", host);
+    return sb_leave(r, &failure, error, "create", host);
 }
 
 static int open_by_id(struct sandbox_host *host, const char *id, struct sandbox **ret_sandbox, struct sandbox_error **error)
@@ -100,7 +100,7 @@ int sandbox_open(struct sandbox_host *host, const char *id, struct sandbox **ret
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(open_by_id(host, id, ret_sandbox, &failure), failure, error, "open", host);
+    return sb_leave(open_by_id(host, id, ret_sandbox, &failure), &failure, error, "open", host);
 }
 
 struct sandbox *sandbox_ref(struct sandbox *sandbox)
@@ -145,7 +145,7 @@ int sandbox_start_begin(struct sandbox *sandbox, struct sandbox_op **ret_op, str
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(start_begin(sandbox, ret_op, &failure), failure, error, "start", host_of(sandbox));
+    return sb_leave(start_begin(sandbox, ret_op, &failure), &failure, error, "start", host_of(sandbox));
 }
 
 int sandbox_start(struct sandbox *sandbox, int64_t timeout_ms, struct sandbox_error **error)
@@ -159,7 +159,7 @@ int sandbox_start(struct sandbox *sandbox, int64_t timeout_ms, struct sandbox_er
     if (!r)
         r = sb_op_run(op, timeout_ms, &failure);
     sandbox_op_unref(op);
-    return sb_leave(r, failure, error, "start", host_of(sandbox));
+    return sb_leave(r, &failure, error, "start", host_of(sandbox));
 }
 
 static int stop_begin(struct sandbox *sandbox, int64_t grace_ms, struct sandbox_op **ret_op, struct sandbox_error **error)
@@ -185,7 +185,7 @@ int sandbox_stop_begin(struct sandbox *sandbox, int64_t grace_ms, struct sandbox
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(stop_begin(sandbox, grace_ms, ret_op, &failure), failure, error, "stop", host_of(sandbox));
+    return sb_leave(stop_begin(sandbox, grace_ms, ret_op, &failure), &failure, error, "stop", host_of(sandbox));
 }
 
 int sandbox_stop(struct sandbox *sandbox, int64_t grace_ms, int64_t timeout_ms, struct sandbox_error **error)
@@ -201,7 +201,7 @@ int sandbox_stop(struct sandbox *sandbox, int64_t grace_ms, int64_t timeout_ms, 
     if (!r)
         r = sb_op_run(op, timeout_ms, &failure);
     sandbox_op_unref(op);
-    return sb_leave(r, failure, error, "stop", host_of(sandbox));
+    return sb_leave(r, &failure, error, "stop", host_of(sandbox));
 }
 
 static int kill_daemon(struct sandbox *sandbox, int signal, struct sandbox_error **error)
@@ -223,7 +223,7 @@ int sandbox_kill(struct sandbox *sandbox, int signal, struct sandbox_error **err
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(kill_daemon(sandbox, signal, &failure), failure, error, "kill", host_of(sandbox));
+    return sb_leave(kill_daemon(sandbox, signal, &failure), &failure, error, "kill", host_of(sandbox));
 }
 
 static int delete_begin(struct sandbox *sandbox, struct sandbox_op **ret_op, struct sandbox_error **error)
@@ -247,7 +247,7 @@ int sandbox_delete_begin(struct sandbox *sandbox, struct sandbox_op **ret_op, st
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(delete_begin(sandbox, ret_op, &failure), failure, error, "delete", host_of(sandbox));
+    return sb_leave(delete_begin(sandbox, ret_op, &failure), &failure, error, "delete", host_of(sandbox));
 }
 
 int sandbox_delete(struct sandbox *sandbox, int64_t timeout_ms, struct sandbox_error **error)
@@ -261,5 +261,5 @@ int sandbox_delete(struct sandbox *sandbox, int64_t timeout_ms, struct sandbox_e
     if (!r)
         r = sb_op_run(op, timeout_ms, &failure);
     sandbox_op_unref(op);
-    return sb_leave(r, failure, error, "delete", host_of(sandbox));
+    return sb_leave(r, &failure, error, "delete", host_of(sandbox));
 }

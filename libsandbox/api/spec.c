@@ -11,7 +11,7 @@ int sandbox_spec_new(struct sandbox_spec **ret_spec, struct sandbox_error **erro
 
     if (!r)
         *ret_spec = spec;
-    return sb_leave(r, failure, error, "spec", NULL);
+    return sb_leave(r, &failure, error, "spec", NULL);
 }
 
 struct sandbox_spec *sandbox_spec_unref(struct sandbox_spec *spec)
@@ -24,7 +24,7 @@ struct sandbox_spec *sandbox_spec_unref(struct sandbox_spec *spec)
     do {                                                                                                                         \
         struct sandbox_error *failure = NULL;                                                                                    \
         int r = spec ? (call) : sb_fail_null(&failure, "spec");                                                                  \
-        return sb_leave(r, failure, error, "spec", NULL);                                                                        \
+        return sb_leave(r, &failure, error, "spec", NULL);                                                                        \
     } while (0)
 
 int sandbox_spec_set_name(struct sandbox_spec *spec, const char *name, struct sandbox_error **error)

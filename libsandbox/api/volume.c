@@ -50,7 +50,7 @@ int sandbox_volume_create(struct sandbox_host *host, const char *name, struct sa
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(volume_create(host, name, &failure), failure, error, "volume create", host);
+    return sb_leave(volume_create(host, name, &failure), &failure, error, "volume create", host);
 }
 
 static int volume_open(struct sandbox_host *host, const char *name, struct sandbox_volume **ret_volume, struct sandbox_error **error)
@@ -74,7 +74,7 @@ int sandbox_volume_open(struct sandbox_host *host, const char *name, struct sand
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(volume_open(host, name, ret_volume, &failure), failure, error, "volume open", host);
+    return sb_leave(volume_open(host, name, ret_volume, &failure), &failure, error, "volume open", host);
 }
 
 struct sandbox_volume *sandbox_volume_unref(struct sandbox_volume *volume)
@@ -133,7 +133,7 @@ int sandbox_host_list_volumes(struct sandbox_host *host, struct sandbox_volume_l
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(list_volumes(host, ret_list, &failure), failure, error, "volume list", host);
+    return sb_leave(list_volumes(host, ret_list, &failure), &failure, error, "volume list", host);
 }
 
 size_t sandbox_volume_list_get_count(const struct sandbox_volume_list *list)
@@ -171,5 +171,5 @@ int sandbox_volume_remove(struct sandbox_host *host, const char *name, struct sa
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(volume_remove(host, name, &failure), failure, error, "volume remove", host);
+    return sb_leave(volume_remove(host, name, &failure), &failure, error, "volume remove", host);
 }
