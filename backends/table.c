@@ -4,7 +4,10 @@
 
 #include <string.h>
 
+#include "local.h"
+
 static const struct sb_backend *const table[] = {
+    &sb_backend_local,
     NULL,
 };
 

@@ -186,6 +186,7 @@ struct removal {
     char prefix[24];  /* of their names: random, so that the tree can't hold one by design */
     int first_error;
     unsigned long counter;
+    unsigned long left; /* entries that may still be removed; 0: stop */
 };
 
 static void note(struct removal *rm, int error)
@@ -237,6 +238,8 @@ static int remove_entry(struct removal *rm, int dir, const char *name, int depth
     if (fd < 0)
         return fd;
     r = remove_children(rm, fd, depth + 1);
+    if (!rm->left)
+        return 0;
     if (unlinkat(dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
         return 0;
     return r ? r : -errno;
@@ -253,11 +256,12 @@ static int remove_children(struct removal *rm, int dir, int depth)
         sb_close(dir);
         return -errno;
     }
-    while ((d = readdir(stream))) {
+    while (rm->left && (d = readdir(stream))) {
         if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
             continue;
         if (depth == 0 && !strncmp(d->d_name, rm->prefix, strlen(rm->prefix)))
             continue; /* moved here by this very pass */
+        rm->left--;
         r = remove_entry(rm, dir, d->d_name, depth);
         if (r && !failed)
             failed = r;
@@ -271,7 +275,7 @@ static void drain_moved(struct removal *rm)
 {
     unsigned long next = 0;
 
-    while (next < rm->counter) {
+    while (rm->left && next < rm->counter) {
         char name[64];
         int dir, r;
 
@@ -286,14 +290,19 @@ static void drain_moved(struct removal *rm)
         r = remove_children(rm, dir, 1);
         if (r)
             note(rm, r);
-        if (unlinkat(rm->top, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        if (rm->left && unlinkat(rm->top, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
             note(rm, r ? r : -errno);
     }
 }
 
 int sb_remove_tree(int dir, const char *name)
 {
-    struct removal rm = { .top = -1 };
+    return sb_remove_some(dir, name, ~0ul);
+}
+
+int sb_remove_some(int dir, const char *name, unsigned long most)
+{
+    struct removal rm = { .top = -1, .left = most };
     SB_CLOSE int top = -1;
     char random[SB_ID_SIZE];
     int r, copy;
@@ -317,6 +326,8 @@ int sb_remove_tree(int dir, const char *name)
     if (r)
         note(&rm, r);
     drain_moved(&rm);
+    if (!rm.left)
+        return rm.first_error ? rm.first_error : -EAGAIN;
     if (unlinkat(dir, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
         note(&rm, -errno);
     return rm.first_error;

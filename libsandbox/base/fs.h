@@ -25,6 +25,8 @@ int sb_write_file(int dir, const char *name, const void *data, size_t size, int 
 /* Removes name and all below it, without following links or crossing into other file systems (`one_fs`); folders whose
  * mode forbids it are chmod'ed. 0, also when absent; else the first -errno, having gone on with the rest. */
 int sb_remove_tree(int dir, const char *name);
+/* The same, at most about `most` entries at a time: -EAGAIN when more are left for a next call. */
+int sb_remove_some(int dir, const char *name, unsigned long most);
 /* write(2) until done. 0 or -errno. */
 int sb_write_all(int fd, const void *data, size_t size);
 

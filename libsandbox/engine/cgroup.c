@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * See cgroup.h. */
+#include "cgroup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <errors.h>
+#include <fs.h>
+#include <json.h>
+#include <util.h>
+
+static const char *const controller_names[SB_CONTROLLERS] = { "pids", "memory", "cpu" };
+static const char *const leaves[] = { "init", "exec", "daemon" };
+
+static int has_word(const char *list, const char *word, const char *separators)
+{
+    size_t n = strlen(word);
+
+    for (const char *p = list; *p;) {
+        size_t len = strcspn(p, separators);
+
+        if (len == n && !strncmp(p, word, n))
+            return 1;
+        p += len + strspn(p + len, separators);
+    }
+    return 0;
+}
+
+/* The path of this process in the hierarchy of a controller ("" for cgroup2), from /proc/self/cgroup. malloc'ed. */
+static char *own_path(const char *text, const char *controller)
+{
+    SB_FREE char *copy = strdup(text);
+    char *save = NULL;
+
+    if (!copy)
+        return NULL;
+    for (char *line = strtok_r(copy, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        char *list = strchr(line, ':'), *path = list ? strchr(list + 1, ':') : NULL;
+
+        if (!path)
+            continue;
+        *path++ = 0;
+        list++;
+        if (*controller ? has_word(list, controller, ",") : !*list && !strncmp(line, "0:", 2))
+            return strdup(path);
+    }
+    return NULL;
+}
+
+/* Undoes mountinfo's \ooo. */
+static void unescape(char *s)
+{
+    char *to = s;
+
+    for (; *s; s++)
+        if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] && s[3]) {
+            *to++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 | (s[3] - '0'));
+            s += 3;
+        } else {
+            *to++ = *s;
+        }
+    *to = 0;
+}
+
+/* Where a hierarchy is mounted, and which of its folders is the mount's root. */
+static int find_mount(const char *mountinfo, const char *controller, char **ret_point, char **ret_root)
+{
+    SB_FREE char *copy = strdup(mountinfo);
+    char *save = NULL;
+
+    if (!copy)
+        return -ENOMEM;
+    for (char *line = strtok_r(copy, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        char *dash = strstr(line, " - "), root[4096], point[4096], type[64], options[4096];
+
+        if (!dash || sscanf(line, "%*s %*s %*s %4095s %4095s", root, point) != 2 || sscanf(dash + 3, "%63s %*s %4095s", type, options) != 2)
+            continue;
+        if (*controller ? strcmp(type, "cgroup") != 0 || !has_word(options, controller, ",") : strcmp(type, "cgroup2") != 0)
+            continue;
+        unescape(root);
+        unescape(point);
+        *ret_point = strdup(point);
+        *ret_root = strdup(root);
+        return *ret_point && *ret_root ? 0 : -ENOMEM;
+    }
+    return -ENOENT;
+}
+
+/* Our folder in a hierarchy: below the group this process is in; NULL when there is none or it can't be written. */
+static char *our_folder(const char *mountinfo, const char *own, const char *controller)
+{
+    SB_FREE char *point = NULL, *root = NULL, *path = own_path(own, controller);
+    const char *below;
+    char *folder = NULL;
+
+    if (!path || find_mount(mountinfo, controller, &point, &root))
+        return NULL;
+    below = path;
+    if (strcmp(root, "/") && !strncmp(path, root, strlen(root)))
+        below = path + strlen(root); /* the mount shows only a part of the hierarchy */
+    if (asprintf(&folder, "%s%s%s", point, !strcmp(below, "/") ? "" : below, "/libsandbox") < 0)
+        return NULL;
+    folder[strlen(folder) - strlen("/libsandbox")] = 0;
+    if (access(folder, W_OK) < 0) {
+        free(folder);
+        return NULL;
+    }
+    folder[strlen(folder)] = '/';
+    return folder;
+}
+
+static int write_at(const char *folder, const char *file, const char *text)
+{
+    char path[4200];
+    SB_CLOSE int fd = -1;
+
+    if (snprintf(path, sizeof path, "%s/%s", folder, file) >= (int)sizeof path)
+        return -ENAMETOOLONG;
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    return fd < 0 ? -errno : sb_write_all(fd, text, strlen(text));
+}
+
+/* Which controllers the children of a cgroup2 folder have; asks for those that are there and not on yet. */
+static unsigned int delegate(const char *folder)
+{
+    char path[4200];
+    SB_FREE char *have = NULL, *on = NULL;
+    unsigned int bits = 0;
+
+    snprintf(path, sizeof path, "%s/cgroup.controllers", folder);
+    if (sb_read_file(AT_FDCWD, path, 4096, &have, NULL))
+        return 0;
+    for (int c = 0; c < SB_CONTROLLERS; c++) {
+        char text[16];
+
+        if (!has_word(have, controller_names[c], " \n"))
+            continue;
+        snprintf(text, sizeof text, "+%s", controller_names[c]);
+        write_at(folder, "cgroup.subtree_control", text);
+    }
+    snprintf(path, sizeof path, "%s/cgroup.subtree_control", folder);
+    if (sb_read_file(AT_FDCWD, path, 4096, &on, NULL))
+        return 0;
+    for (int c = 0; c < SB_CONTROLLERS; c++)
+        if (has_word(on, controller_names[c], " \n"))
+            bits |= 1u << c;
+    return bits;
+}
+
+int sb_cgroups_detect(struct sb_cgroups *ret, struct sandbox_error **error)
+{
+    struct sb_cgroups found = { 0 };
+    SB_FREE char *own = NULL, *mountinfo = NULL;
+
+    if (sb_read_file(AT_FDCWD, "/proc/self/cgroup", 1 << 20, &own, NULL) ||
+        sb_read_file(AT_FDCWD, "/proc/self/mountinfo", 16 << 20, &mountinfo, NULL)) {
+        *ret = found; /* a kernel without cgroups */
+        return 0;
+    }
+    found.unified = our_folder(mountinfo, own, "");
+    if (found.unified && mkdir(found.unified, 0755) < 0 && errno != EEXIST) {
+        free(found.unified);
+        found.unified = NULL;
+    }
+    if (found.unified) {
+        char *slash = strrchr(found.unified, '/');
+
+        *slash = 0;
+        delegate(found.unified); /* fails where our own group has processes: then its children have no controllers */
+        *slash = '/';
+        found.delegated = delegate(found.unified);
+    }
+    for (int c = 0; c < SB_CONTROLLERS; c++)
+        if (!(found.delegated >> c & 1))
+            found.v1[c] = our_folder(mountinfo, own, controller_names[c]);
+    (void)error;
+    *ret = found;
+    return 0;
+}
+
+void sb_cgroups_clear(struct sb_cgroups *cgroups)
+{
+    free(cgroups->unified);
+    for (int c = 0; c < SB_CONTROLLERS; c++)
+        free(cgroups->v1[c]);
+    *cgroups = (struct sb_cgroups){ 0 };
+}
+
+static int add_folder(json_t *folders, const char *base, const char *id, const char *leaf)
+{
+    return json_array_append_new(folders, json_sprintf("%s/%s%s%s", base, id, *leaf ? "/" : "", leaf));
+}
+
+static int64_t limit_of(const struct sb_limits *limits, int c)
+{
+    return c == SB_CONTROLLER_PIDS ? limits->pids_max : c == SB_CONTROLLER_MEMORY ? limits->memory_max : limits->cpu_max;
+}
+
+int sb_cgroups_plan(const struct sb_cgroups *cgroups, const char *id, const struct sb_limits *limits, json_t **ret_folders,
+                    struct sandbox_error **error)
+{
+    SB_JSON json_t *folders = json_array();
+    int r = folders ? 0 : -1;
+
+    if (cgroups->unified && !r) {
+        r = add_folder(folders, cgroups->unified, id, "");
+        for (size_t i = 0; i < SB_ELEMENTS(leaves) && !r; i++)
+            r = add_folder(folders, cgroups->unified, id, leaves[i]);
+    }
+    for (int c = 0; c < SB_CONTROLLERS && !r; c++) {
+        if (!limit_of(limits, c) || (cgroups->delegated >> c & 1))
+            continue;
+        if (cgroups->v1[c])
+            r = add_folder(folders, cgroups->v1[c], id, "");
+        else if (c != SB_CONTROLLER_PIDS) /* RLIMIT_NPROC stands in for that one */
+            return sb_fail(error,
+                           SB_ARGS(SANDBOX_EUNSUPPORTED, .phase = "cgroup", .field = controller_names[c],
+                                   .hint = "run as root, or where a cgroup with this controller is delegated to you"),
+                           "a %s limit can't be enforced here: no cgroup with the %s controller can be written", controller_names[c],
+                           controller_names[c]);
+    }
+    if (r)
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
+    *ret_folders = SB_TAKE_PTR(folders);
+    return 0;
+}
+
+static int make_folder(const char *path, struct sandbox_error **error)
+{
+    SB_FREE char *parent = strdup(path);
+    char *slash = parent ? strrchr(parent, '/') : NULL;
+
+    if (mkdir(path, 0755) == 0 || errno == EEXIST)
+        return 0;
+    if (errno == ENOENT && slash) { /* "libsandbox" itself, in a v1 hierarchy */
+        *slash = 0;
+        if ((mkdir(parent, 0755) == 0 || errno == EEXIST) && (mkdir(path, 0755) == 0 || errno == EEXIST))
+            return 0;
+    }
+    return sb_fail_errno(error, errno, "cgroup", "%s can't be made", path);
+}
+
+static int set_limit(const char *folder, const char *file, int64_t value, struct sandbox_error **error)
+{
+    char text[64];
+    int r;
+
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    r = write_at(folder, file, text);
+    return r ? sb_fail_errno(error, -r, "cgroup", "%s can't be written in %s", file, folder) : 0;
+}
+
+static int set_limits_v2(const char *folder, unsigned int delegated, const struct sb_limits *limits, struct sandbox_error **error)
+{
+    int r = 0;
+
+    if (limits->pids_max && delegated >> SB_CONTROLLER_PIDS & 1)
+        r = set_limit(folder, "pids.max", limits->pids_max, error);
+    if (!r && limits->memory_max && delegated >> SB_CONTROLLER_MEMORY & 1) {
+        r = set_limit(folder, "memory.max", limits->memory_max, error);
+        write_at(folder, "memory.swap.max", "0");
+    }
+    if (!r && limits->cpu_max && delegated >> SB_CONTROLLER_CPU & 1) {
+        char text[64];
+
+        snprintf(text, sizeof text, "%lld 100000", (long long)limits->cpu_max * 100);
+        r = write_at(folder, "cpu.max", text);
+        r = r ? sb_fail_errno(error, -r, "cgroup", "cpu.max can't be written in %s", folder) : 0;
+    }
+    return r;
+}
+
+static int set_limit_v1(const char *folder, int c, const struct sb_limits *limits, struct sandbox_error **error)
+{
+    int r;
+
+    switch (c) {
+    case SB_CONTROLLER_PIDS:
+        return set_limit(folder, "pids.max", limits->pids_max, error);
+    case SB_CONTROLLER_MEMORY:
+        r = set_limit(folder, "memory.limit_in_bytes", limits->memory_max, error);
+        if (!r) { /* there without swap accounting, or not */
+            char text[32];
+
+            snprintf(text, sizeof text, "%lld", (long long)limits->memory_max);
+            write_at(folder, "memory.memsw.limit_in_bytes", text);
+        }
+        return r;
+    default:
+        r = set_limit(folder, "cpu.cfs_period_us", 100000, error);
+        return r ? r : set_limit(folder, "cpu.cfs_quota_us", limits->cpu_max * 100, error);
+    }
+}
+
+/* The sandbox's init moves its children between the leaves: that takes the right to write cgroup.procs in them and their parent. */
+static int give(const char *folder, const struct sb_idmap *map, struct sandbox_error **error)
+{
+    char path[4200];
+
+    if (map->privilege != SB_PRIVILEGE_ROOT)
+        return 0;
+    snprintf(path, sizeof path, "%s/cgroup.procs", folder);
+    if (chown(path, map->uid_start, map->gid_start) < 0)
+        return sb_fail_errno(error, errno, "cgroup", "%s can't be given to the sandbox", path);
+    return 0;
+}
+
+int sb_cgroups_make(const struct sb_cgroups *cgroups, const char *id, const struct sb_limits *limits, const struct sb_idmap *map,
+                    struct sandbox_error **error)
+{
+    char folder[4200];
+    int r = 0;
+
+    if (cgroups->unified) {
+        snprintf(folder, sizeof folder, "%s/%s", cgroups->unified, id);
+        r = make_folder(folder, error);
+        if (!r)
+            r = set_limits_v2(folder, cgroups->delegated, limits, error);
+        if (!r)
+            r = give(folder, map, error);
+        for (size_t i = 0; i < SB_ELEMENTS(leaves) && !r; i++) {
+            snprintf(folder, sizeof folder, "%s/%s/%s", cgroups->unified, id, leaves[i]);
+            r = make_folder(folder, error);
+            if (!r)
+                r = give(folder, map, error);
+        }
+    }
+    for (int c = 0; c < SB_CONTROLLERS && !r; c++)
+        if (limit_of(limits, c) && !(cgroups->delegated >> c & 1) && cgroups->v1[c]) {
+            snprintf(folder, sizeof folder, "%s/%s", cgroups->v1[c], id);
+            r = make_folder(folder, error);
+            if (!r)
+                r = set_limit_v1(folder, c, limits, error);
+        }
+    return r;
+}
+
+/* A record is only believed as far as its paths have our shape. */
+static int is_ours(const char *path, const char *id)
+{
+    char mark[SB_ID_SIZE + 16];
+    const char *at;
+
+    snprintf(mark, sizeof mark, "/libsandbox/%s", id);
+    if (!path || strncmp(path, "/sys/fs/cgroup", 14) || !sb_path_absolute_safe(path) || !(at = strstr(path, mark)))
+        return 0;
+    at += strlen(mark);
+    if (!*at)
+        return 1;
+    for (size_t i = 0; i < SB_ELEMENTS(leaves); i++)
+        if (*at == '/' && !strcmp(at + 1, leaves[i]))
+            return 1;
+    return 0;
+}
+
+int sb_cgroups_kill(const json_t *folders)
+{
+    const char *first = json_string_value(json_array_get(folders, 0));
+    char path[4200];
+
+    if (!first || snprintf(path, sizeof path, "%s/cgroup.kill", first) >= (int)sizeof path || access(path, F_OK) < 0)
+        return 0;
+    return write_at(first, "cgroup.kill", "1") == 0;
+}
+
+int sb_cgroups_remove(const json_t *folders, const char *id)
+{
+    int first_error = 0;
+
+    for (size_t i = json_array_size(folders); i-- > 0;) {
+        const char *path = json_string_value(json_array_get(folders, i));
+        int64_t until = sb_now_ms() + 500;
+
+        if (!is_ours(path, id))
+            continue;
+        while (rmdir(path) < 0 && errno != ENOENT) {
+            if (errno != EBUSY || sb_now_ms() >= until) {
+                first_error = first_error ? first_error : -errno;
+                break;
+            }
+            nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+        }
+    }
+    return first_error;
+}

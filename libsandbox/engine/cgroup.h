@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cgroups: what this machine has (v1, v2 or both at once), and one sandbox's folders in them.
+ *
+ * cgroup2, where it can be written, gives each sandbox a folder with leaves for init, daemon and execs: killing all at once
+ * and, where its controllers are delegated, limits. v1 hierarchies get a folder only for a limit that was asked for. */
+#ifndef SB_ENGINE_CGROUP_H
+#define SB_ENGINE_CGROUP_H
+
+#include <idmap.h>
+#include <jansson.h>
+#include <sandbox.h>
+
+enum sb_controller { SB_CONTROLLER_PIDS, SB_CONTROLLER_MEMORY, SB_CONTROLLER_CPU, SB_CONTROLLERS };
+
+struct sb_cgroups {
+    char *unified;             /* our folder in cgroup2, "…/libsandbox"; NULL: none that we may write */
+    unsigned int delegated;    /* bits of enum sb_controller that are enabled for its children */
+    char *v1[SB_CONTROLLERS];  /* our folder in that v1 hierarchy; NULL: none */
+};
+
+/* Reads /proc/self/cgroup and mountinfo. Having none is no error. */
+int sb_cgroups_detect(struct sb_cgroups *ret, struct sandbox_error **error);
+void sb_cgroups_clear(struct sb_cgroups *cgroups);
+
+struct sb_limits {
+    int64_t memory_max, pids_max, cpu_max; /* 0: none */
+};
+
+/* The absolute folders that a sandbox with these limits gets, in the order they are made: for the record of intent. New
+ * reference. EUNSUPPORTED (field "memory" or "cpu") when a limit can't be enforced here. */
+int sb_cgroups_plan(const struct sb_cgroups *cgroups, const char *id, const struct sb_limits *limits, json_t **ret_folders,
+                    struct sandbox_error **error);
+/* Makes them, sets the limits, gives the cgroup2 folders to the map's root. */
+int sb_cgroups_make(const struct sb_cgroups *cgroups, const char *id, const struct sb_limits *limits, const struct sb_idmap *map,
+                    struct sandbox_error **error);
+/* SIGKILLs everything in the sandbox's cgroup2 folder; 1 when there was one to write to. */
+int sb_cgroups_kill(const json_t *folders);
+/* Removes the folders of a record, last first, also after a reboot. Processes must be gone; a folder busy for a moment is tried
+ * again for up to 500 ms. Only paths that end in /libsandbox/ID[/leaf] are touched. 0 or -errno. */
+int sb_cgroups_remove(const json_t *folders, const char *id);
+
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The engine: sandboxes on this kernel. struct sb_engine is one opened state root.
+ *
+ * Below the state root (0700, the caller's own):
+ *   sandboxes/ID/{record, run, deleting, s (init's socket), rw/{upper,work}, log/}   one folder a sandbox, flock'ed while it changes
+ *   names/NAME -> ID        trash/ID (being removed)        volumes/NAME/data
+ *   images/, layers/ (image.c)      skeletons/KEY (hostimage.c) */
+#ifndef SB_ENGINE_ENGINE_H
+#define SB_ENGINE_ENGINE_H
+
+#include <pthread.h>
+
+#include <driver.h>
+#include <engine-open.h>
+#include <idmap.h>
+#include <plan.h>
+
+#include "cgroup.h"
+#include "ids.h"
+#include "image.h"
+
+/* A process by what can't be reused: valid in one boot. */
+struct sb_identity {
+    char boot[40];     /* /proc/sys/kernel/random/boot_id */
+    int64_t pid;       /* 0: none */
+    int64_t start;     /* clock ticks since boot, from /proc/PID/stat */
+};
+
+struct sb_engine {
+    struct sb_driver driver; /* first: a driver is an engine */
+    char *root_path;
+    int root, sandboxes, names, trash, volumes;
+    int null;                /* /dev/null */
+    struct sb_idmap map;     /* for root: without a range */
+    struct sb_idmap unpack;  /* the range of the unpack helper */
+    struct sb_cgroups cgroups;
+    struct sb_identity self;
+    struct sb_images *images;
+    pthread_mutex_t lock;    /* the members below; never held across a wait */
+    char *agent_dir;
+    int agent, unpack_program; /* descriptors of the programs; -1: not yet asked for */
+    int *children;           /* pidfds of inits that are this process's children, to be reaped */
+    size_t n_children;
+};
+
+/* ---- programs.c ---- */
+/* A descriptor of an agent program ("sandbox-agent", "sandbox-unpack"), owned by the engine. */
+int sb_engine_program(struct sb_engine *engine, const char *name, int *ret_fd, struct sandbox_error **error);
+
+/* ---- identity.c ---- */
+int sb_identity_read(pid_t pid, const char *boot, struct sb_identity *ret);
+int sb_identity_boot(char boot[40]);
+/* A pidfd of exactly that process, or -ESRCH when it is gone (also by a reboot). */
+int sb_identity_open(const struct sb_identity *identity);
+json_t *sb_identity_to_json(const struct sb_identity *identity);
+void sb_identity_from_json(const json_t *json, struct sb_identity *ret);
+/* Remembers a pidfd (dup'ed) of a child of this process; reaps those that have ended. */
+void sb_children_add(struct sb_engine *engine, int pidfd);
+void sb_children_reap(struct sb_engine *engine);
+
+/* ---- record.c ---- */
+struct sb_record {
+    char id[SB_ID_SIZE];
+    json_t *json;               /* what was written at create: see sb_record_new() */
+    struct sandbox_spec *spec;
+    struct sb_idmap map;
+    int dir;                    /* its folder; -1: none open */
+    int lock;                   /* flock'ed descriptor; -1: not held */
+};
+enum sb_record_lock { SB_LOCK_NONE, SB_LOCK_SHARED_TRY, SB_LOCK_EXCLUSIVE };
+#define SB_RECORD_INIT { .dir = -1, .lock = -1 }
+void sb_record_clear(struct sb_record *record);
+/* Makes the folder of a new id, holding its lock. */
+int sb_record_make(struct sb_engine *engine, const char *id, struct sb_record *ret, struct sandbox_error **error);
+/* Writes the record (durably for detached sandboxes). */
+int sb_record_write(struct sb_record *record, struct sandbox_error **error);
+/* Opens an existing one. ENOTFOUND; EDAMAGED (dir stays open in ret then, so that it can be deleted). EXCLUSIVE: EBUSY after 5 s of waiting in steps is the
+ * caller's to decide: this returns EBUSY at once. */
+int sb_record_open(struct sb_engine *engine, const char *id, enum sb_record_lock lock, struct sb_record *ret, struct sandbox_error **error);
+/* The line that names a sandbox as holder of an id range. malloc'ed. */
+char *sb_record_holder(const struct sb_engine *engine, const char *id);
+/* The changing part: {"state": "created|running|stopped|failed", "init": identity, "cause": ""}; NULL: never committed. New reference. */
+json_t *sb_record_read_run(const struct sb_record *record);
+int sb_record_write_run(struct sb_record *record, const char *state, const struct sb_identity *init, const char *cause, struct sandbox_error **error);
+/* 1 and the id of a sandbox whose record is wanted(). */
+int sb_engine_find(struct sb_engine *engine, int (*wanted)(const struct sb_record *record, const char *what), const char *what, char id[SB_ID_SIZE]);
+int sb_record_uses_image(const struct sb_record *record, const char *digest);
+/* Name claims: EEXISTS. */
+int sb_name_claim(struct sb_engine *engine, const char *name, const char *id, struct sandbox_error **error);
+void sb_name_release(struct sb_engine *engine, const char *name, const char *id);
+
+/* ---- link.c: talking to a sandbox's init ---- */
+/* A connected socket, or ENOTRUNNING. */
+int sb_link_open(struct sb_engine *engine, const char *id, int *ret_fd, struct sandbox_error **error);
+/* Sends a request; the blob goes along or, when large, in a memfd. */
+int sb_link_send(int fd, const struct sb_request *request, const char *blob, const int *fds, size_t n_fds, struct sandbox_error **error);
+/* Waits up to timeout_ms for a reply; ret_fd (may be NULL) gets a descriptor that came along, or -1. ELOST when init is gone. */
+int sb_link_receive(int fd, int64_t timeout_ms, struct sb_reply *ret, int *ret_fd, struct sandbox_error **error);
+/* The error of a SB_REPLY_FAILED for a command. */
+int sb_link_start_error(const struct sb_reply *reply, const char *command, const char *user, const char *workdir, struct sandbox_error **error);
+/* argv, env ("K=V"), user, workdir as a blob. */
+struct sb_blob {
+    char *data;
+    size_t size;
+    uint32_t argc, envc;
+};
+int sb_blob_make(const char *const *argv, const char *const *env, size_t n_env, const char *user, const char *workdir, struct sb_blob *ret,
+                 struct sandbox_error **error);
+
+/* ---- defaults.c: what daemon and execs get where a request doesn't say ---- */
+/* The image's environment, then the spec's, then `more` ("K=V"; NULL-terminated or NULL), equal names replaced, PATH and HOME added when missing.
+ * A NULL-terminated list of malloc'ed strings, released by sb_list_free(). */
+int sb_environment(const struct sb_record *record, const char *const *more, int for_root, char ***ret_env, size_t *ret_n, struct sandbox_error **error);
+void sb_list_free(char **list);
+char *sb_default_workdir(const struct sb_record *record); /* malloc'ed; NULL when memory is short */
+char *sb_default_user(const struct sb_record *record);
+
+/* ---- launch.c: from a record to a live init ---- */
+struct sb_launch {
+    struct sb_engine *engine;
+    int control, stage, init; /* socket; pidfds */
+    int epoll;
+    struct sb_identity identity;
+    int ready;
+};
+/* Makes cgroups, folders, socket and plan, starts the stage. */
+int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct sb_launch *ret, struct sandbox_error **error);
+/* 0: init is ready and waits for sb_launch_commit(); 1: not yet (poll launch->epoll); negative: failed, nothing lives. */
+int sb_launch_step(struct sb_launch *launch, struct sandbox_error **error);
+int sb_launch_commit(struct sb_launch *launch, struct sandbox_error **error);
+/* Ends what was begun and not committed, waits for its end; releases the rest. */
+void sb_launch_clear(struct sb_launch *launch);
+
+/* ---- the driver's calls ---- */
+int sb_engine_create(struct sb_driver *driver, const struct sandbox_spec *spec, struct sb_op **ret_op, struct sandbox_error **error);
+int sb_engine_start(struct sb_driver *driver, const char *id, struct sb_op **ret_op, struct sandbox_error **error);
+int sb_engine_stop(struct sb_driver *driver, const char *id, int64_t grace_ms, struct sb_op **ret_op, struct sandbox_error **error);
+int sb_engine_remove(struct sb_driver *driver, const char *id, struct sb_op **ret_op, struct sandbox_error **error);
+int sb_engine_kill(struct sb_driver *driver, const char *id, int signal, struct sandbox_error **error);
+int sb_engine_inspect(struct sb_driver *driver, const char *id, json_t **ret_json, struct sandbox_error **error);
+int sb_engine_list(struct sb_driver *driver, const struct sandbox_list_options *options, json_t **ret_json, struct sandbox_error **error);
+int sb_engine_exec(struct sb_driver *driver, const char *id, const struct sb_exec_request *request, struct sb_exec **ret_exec,
+                   struct sandbox_error **error);
+int sb_engine_dial(struct sb_driver *driver, const char *id, int port, int64_t timeout_ms, int *ret_fd, struct sandbox_error **error);
+int sb_engine_volume_create(struct sb_driver *driver, const char *name, struct sandbox_error **error);
+int sb_engine_volume_inspect(struct sb_driver *driver, const char *name, json_t **ret_json, struct sandbox_error **error);
+int sb_engine_volume_list(struct sb_driver *driver, json_t **ret_json, struct sandbox_error **error);
+int sb_engine_volume_remove(struct sb_driver *driver, const char *name, struct sandbox_error **error);
+
+/* ---- remove.c ---- */
+/* Undoes everything that a record intended, whose processes are gone: cgroups, name, folder, range. Restartable. 1: more is left to
+ * remove in the trash (call sb_undo_trash() again). */
+int sb_undo(struct sb_engine *engine, struct sb_record *record, struct sandbox_error **error);
+int sb_undo_trash(struct sb_engine *engine, const char *id, const struct sb_idmap *map, struct sandbox_error **error);
+/* ---- repair.c: what an earlier process left half done. ---- */
+int sb_repair(struct sb_engine *engine, struct sandbox_error **error);
+
+/* ---- hostimage.c ---- */
+/* The read-only layer of image "host" (below the state root, malloc'ed), made when its sources changed. */
+int sb_hostimage_layer(struct sb_engine *engine, char **ret_layer, struct sandbox_error **error);
+/* Adds the machine's /usr and what belongs to it as mounts: calls add(data, path). */
+int sb_hostimage_mounts(int (*add)(void *data, const char *path), void *data);
+
+#endif

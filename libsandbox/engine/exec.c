@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Commands in a live sandbox, and connections to its ports. An exec is a connection to init that stands until the command has
+ * ended: its descriptor polls readable then, and what comes on it is the end. The pipes pass to init directly, no byte of the
+ * command's goes through this library. */
+#include "engine.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <errors.h>
+
+enum { START_MS = 8000 }; /* init itself gives up on a start after 5 s and says so */
+
+struct local_exec {
+    struct sb_exec exec;
+    pthread_mutex_t lock;
+    int ended;
+    struct sandbox_exec_result result;
+    struct sb_reply attested;
+};
+
+static void take_end(struct local_exec *x, const struct sb_reply *reply)
+{
+    x->ended = 1;
+    x->result = (struct sandbox_exec_result)SANDBOX_EXEC_RESULT_INIT;
+    x->result.kind = SANDBOX_EXEC_LOST;
+    if (!reply || reply->type != SB_REPLY_EXITED || reply->kind < SANDBOX_EXEC_EXITED || reply->kind > SANDBOX_EXEC_OOM)
+        return;
+    x->result.kind = (int)reply->kind;
+    x->result.code = reply->kind == SANDBOX_EXEC_EXITED ? reply->code & 255 : -1;
+    x->result.signal = reply->kind == SANDBOX_EXEC_EXITED ? 0 : reply->signal;
+    x->result.user_us = reply->user_us;
+    x->result.system_us = reply->system_us;
+    x->result.max_rss = reply->max_rss;
+}
+
+static int collect(struct sb_exec *exec, struct sandbox_exec_result *ret_result, struct sandbox_error **error)
+{
+    struct local_exec *x = (struct local_exec *)exec;
+    struct sb_reply reply;
+    int r = 0;
+
+    (void)error;
+    pthread_mutex_lock(&x->lock);
+    if (!x->ended) {
+        /* looked at, not taken: the message keeps the descriptor readable for everybody who polls it */
+        ssize_t n = SB_RETRY(recv(exec->fd, &reply, sizeof reply, MSG_DONTWAIT | MSG_PEEK));
+
+        if (n < 0 && errno == EAGAIN)
+            r = 1;
+        else
+            take_end(x, n == (ssize_t)sizeof reply ? &reply : NULL);
+    }
+    if (!r)
+        *ret_result = x->result;
+    pthread_mutex_unlock(&x->lock);
+    return r;
+}
+
+static int kill_exec(struct sb_exec *exec, int signal, unsigned int flags, struct sandbox_error **error)
+{
+    struct sb_request request = { .type = SB_REQUEST_KILL, .signal = signal,
+                                  .flags = flags & SANDBOX_KILL_DESCENDANTS ? SB_REQUEST_DESCENDANTS : 0 };
+    struct sandbox_error *why = NULL;
+    int r = sb_link_send(exec->fd, &request, NULL, NULL, 0, &why);
+
+    if (r == SANDBOX_ENOTRUNNING) /* it had ended already */
+        r = 0;
+    if (r && error)
+        *error = why;
+    else
+        sandbox_error_unref(why);
+    return r;
+}
+
+static void free_exec(struct sb_exec *exec)
+{
+    struct local_exec *x = (struct local_exec *)exec;
+
+    pthread_mutex_destroy(&x->lock);
+    sb_close(exec->fd);
+    free(x);
+}
+
+static const struct sb_exec_ops exec_ops = { collect, kill_exec, free_exec };
+
+static int is_root(const char *user)
+{
+    return !strncmp(user, "0", 1) ? user[1] == 0 || user[1] == ':' : !strncmp(user, "root", 4) && (user[4] == 0 || user[4] == ':');
+}
+
+static int send_exec(const struct sb_record *record, int link, const struct sb_exec_request *q, const char *user, const char *workdir,
+                     struct sandbox_error **error)
+{
+    struct sb_request request = { .type = SB_REQUEST_EXEC, .timeout_ms = q->deadline_ms };
+    struct sb_blob blob = { 0 };
+    char **env;
+    size_t n;
+    int r = sb_environment(record, q->env, is_root(user), &env, &n, error);
+
+    if (r)
+        return r;
+    r = sb_blob_make(q->argv, (const char *const *)env, n, user, workdir, &blob, error);
+    if (!r) {
+        request.argc = blob.argc;
+        request.envc = blob.envc;
+        request.blob_size = (uint32_t)blob.size;
+        r = sb_link_send(link, &request, blob.data, q->fds, 3, error);
+    }
+    free(blob.data);
+    sb_list_free(env);
+    return r;
+}
+
+int sb_engine_exec(struct sb_driver *driver, const char *id, const struct sb_exec_request *request, struct sb_exec **ret_exec,
+                   struct sandbox_error **error)
+{
+    struct sb_engine *engine = (struct sb_engine *)driver;
+    SB_FREE char *user = NULL, *workdir = NULL;
+    struct sb_record record = SB_RECORD_INIT;
+    struct sb_reply reply;
+    struct local_exec *x;
+    SB_CLOSE int link = -1;
+    int r = sb_record_open(engine, id, SB_LOCK_NONE, &record, error);
+
+    if (!r)
+        r = sb_link_open(engine, id, &link, error);
+    if (!r) {
+        user = request->user ? strdup(request->user) : sb_default_user(&record);
+        workdir = request->workdir ? strdup(request->workdir) : sb_default_workdir(&record);
+        r = user && workdir ? send_exec(&record, link, request, user, workdir, error)
+                            : sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
+    }
+    sb_record_clear(&record);
+    if (!r)
+        r = sb_link_receive(link, START_MS, &reply, NULL, error);
+    if (!r && reply.type == SB_REPLY_FAILED)
+        r = sb_link_start_error(&reply, request->argv[0], user, workdir, error);
+    else if (!r && reply.type != SB_REPLY_STARTED)
+        r = sb_fail(error, SB_ARGS(SANDBOX_EPROTOCOL, .phase = "reply"), "the sandbox's init gave a wrong answer");
+    if (r)
+        return r;
+    x = calloc(1, sizeof *x);
+    if (!x)
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
+    pthread_mutex_init(&x->lock, NULL);
+    x->exec.ops = &exec_ops;
+    x->exec.fd = SB_TAKE_FD(link);
+    x->attested = reply;
+    *ret_exec = &x->exec;
+    return 0;
+}
+
+int sb_engine_dial(struct sb_driver *driver, const char *id, int port, int64_t timeout_ms, int *ret_fd, struct sandbox_error **error)
+{
+    struct sb_request request = { .type = SB_REQUEST_DIAL, .port = port, .timeout_ms = timeout_ms < 0 ? 0 : timeout_ms ? timeout_ms : 1 };
+    struct sb_reply reply;
+    SB_CLOSE int link = -1, fd = -1;
+    int r = sb_link_open((struct sb_engine *)driver, id, &link, error);
+
+    if (!r)
+        r = sb_link_send(link, &request, NULL, NULL, 0, error);
+    if (!r)
+        r = sb_link_receive(link, timeout_ms < 0 ? -1 : timeout_ms + 1000, &reply, &fd, error);
+    if (r)
+        return r;
+    if (reply.type == SB_REPLY_FAILED)
+        return sb_fail(error, SB_ARGS(reply.sys_errno == ETIMEDOUT ? SANDBOX_ETIMEDOUT : SANDBOX_EIO, .sys_errno = reply.sys_errno, .phase = "connect",
+                                      .retryable = 1, .hint = "is something listening on this port of the sandbox's loopback yet?"),
+                       "port %d does not answer: %s", port, strerrordesc_np(reply.sys_errno) ? strerrordesc_np(reply.sys_errno) : "?");
+    if (reply.type != SB_REPLY_DIALED || fd < 0)
+        return sb_fail(error, SB_ARGS(SANDBOX_EPROTOCOL, .phase = "reply"), "the sandbox's init gave a wrong answer");
+    *ret_fd = SB_TAKE_FD(fd);
+    return 0;
+}

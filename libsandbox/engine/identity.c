@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Processes by an identity that can't be mistaken: boot id, pid and start time; and the children of this process among them. A
+ * process is only ever signalled through a pidfd whose identity was checked after it was opened. */
+#include "engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fs.h>
+#include <json.h>
+
+int sb_identity_boot(char boot[40])
+{
+    SB_FREE char *text = NULL;
+    int r = sb_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 256, &text, NULL);
+
+    if (r)
+        return r;
+    text[strcspn(text, "\n")] = 0;
+    if (strlen(text) != 36)
+        return -EBADMSG;
+    memcpy(boot, text, 37);
+    return 0;
+}
+
+int sb_identity_read(pid_t pid, const char *boot, struct sb_identity *ret)
+{
+    SB_FREE char *text = NULL;
+    unsigned long long start;
+    char path[48];
+    const char *at;
+    int r;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    r = sb_read_file(AT_FDCWD, path, 8192, &text, NULL);
+    if (r)
+        return r == -ENOENT ? -ESRCH : r;
+    at = strrchr(text, ')'); /* the name before it may hold anything */
+    if (!at || sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &start) != 1)
+        return -EBADMSG;
+    *ret = (struct sb_identity){ .pid = pid, .start = (int64_t)start };
+    snprintf(ret->boot, sizeof ret->boot, "%s", boot);
+    return 0;
+}
+
+int sb_identity_open(const struct sb_identity *identity)
+{
+    struct sb_identity now;
+    char boot[40];
+    int fd;
+
+    if (identity->pid <= 1 || sb_identity_boot(boot) || strcmp(boot, identity->boot))
+        return -ESRCH;
+    fd = (int)syscall(SYS_pidfd_open, (pid_t)identity->pid, 0);
+    if (fd < 0)
+        return -errno;
+    /* read after the pidfd is held: if it matches now, the pidfd is of that process */
+    if (sb_identity_read((pid_t)identity->pid, boot, &now) || now.start != identity->start) {
+        sb_close(fd);
+        return -ESRCH;
+    }
+    return fd;
+}
+
+json_t *sb_identity_to_json(const struct sb_identity *identity)
+{
+    return json_pack("{s:s, s:I, s:I}", "boot", identity->boot, "pid", (json_int_t)identity->pid, "start", (json_int_t)identity->start);
+}
+
+void sb_identity_from_json(const json_t *json, struct sb_identity *ret)
+{
+    const char *boot = sb_json_str(json, "boot");
+
+    *ret = (struct sb_identity){ .pid = sb_json_int(json, "pid", 0), .start = sb_json_int(json, "start", 0) };
+    snprintf(ret->boot, sizeof ret->boot, "%s", boot ? boot : "");
+}
+
+void sb_children_add(struct sb_engine *engine, int pidfd)
+{
+    int copy = fcntl(pidfd, F_DUPFD_CLOEXEC, 3);
+    int *more;
+
+    if (copy < 0)
+        return; /* it stays a zombie until this process ends; nothing depends on it */
+    pthread_mutex_lock(&engine->lock);
+    more = realloc(engine->children, (engine->n_children + 1) * sizeof *more);
+    if (more) {
+        engine->children = more;
+        engine->children[engine->n_children++] = SB_TAKE_FD(copy);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    sb_close(copy);
+}
+
+void sb_children_reap(struct sb_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    for (size_t i = 0; i < engine->n_children;) {
+        siginfo_t info = { 0 };
+        /* init was cloned with no exit signal, so it takes __WALL; ECHILD: somebody waited, or it is not ours after all */
+        int r = waitid(P_PIDFD, (id_t)engine->children[i], &info, WEXITED | WNOHANG | __WALL);
+
+        if (r == 0 && info.si_pid == 0) {
+            i++;
+            continue;
+        }
+        sb_close(engine->children[i]);
+        engine->children[i] = engine->children[--engine->n_children];
+    }
+    pthread_mutex_unlock(&engine->lock);
+}

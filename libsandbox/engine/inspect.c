@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What a sandbox is: its record, checked against the kernel. The state that is told is never a file's word alone: running is only
+ * who answers, and who doesn't answer is looked for by its identity. */
+#include "engine.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <errors.h>
+#include <json.h>
+
+static json_t *damaged(const char *id)
+{
+    return json_pack("{s:s, s:s, s:s, s:s, s:{s:s, s:s, s:s}, s:I, s:{}, s:{}, s:{s:s, s:i, s:i}, s:{}}", "id", id, "name", "", "state", "damaged", "cause",
+                     "its record does not verify", "image", "ref", "", "digest", "", "config_digest", "", "created_ms", (json_int_t)0, "labels", "spec",
+                     "daemon", "state", "none", "code", -1, "signal", 0, "isolation");
+}
+
+static int ask_status(struct sb_engine *engine, const char *id, struct sb_reply *ret)
+{
+    struct sb_request request = { .type = SB_REQUEST_STATUS };
+    SB_CLOSE int link = -1;
+
+    return sb_link_open(engine, id, &link, NULL) || sb_link_send(link, &request, NULL, NULL, 0, NULL) || sb_link_receive(link, 2000, ret, NULL, NULL) ||
+           ret->type != SB_REPLY_STATUS;
+}
+
+static const char *daemon_state(uint32_t state)
+{
+    static const char *const names[] = { "none", "created", "running", "exited" };
+
+    return state < SB_ELEMENTS(names) ? names[state] : "none";
+}
+
+/* The owner of an owned sandbox is gone: then its end was meant. */
+static int owner_is_gone(const struct sb_record *record)
+{
+    struct sb_identity owner;
+    int fd;
+
+    if (record->spec->lifetime != SANDBOX_LIFETIME_OWNED)
+        return 0;
+    sb_identity_from_json(json_object_get(record->json, "owner"), &owner);
+    fd = sb_identity_open(&owner);
+    if (fd >= 0)
+        sb_close(fd);
+    return fd == -ESRCH;
+}
+
+static void find_state(struct sb_engine *engine, const struct sb_record *record, const char **ret_state, char cause[256], json_t **ret_daemon)
+{
+    SB_JSON json_t *run = sb_record_read_run(record);
+    const char *recorded = sb_json_str(run, "state");
+    struct sb_reply status;
+
+    *cause = 0;
+    *ret_daemon = NULL;
+    if (!run) {
+        *ret_state = "creating";
+    } else if (!ask_status(engine, record->id, &status)) {
+        *ret_state = status.started ? "running" : "created";
+        *ret_daemon = json_pack("{s:s, s:i, s:i}", "state", daemon_state(record->spec->daemon && status.daemon == SB_DAEMON_NONE ? SB_DAEMON_STARTING : status.daemon),
+                                "code", status.daemon == SB_DAEMON_EXITED && !status.signal ? status.code : -1, "signal", status.signal);
+    } else {
+        struct sb_identity init;
+        int fd;
+
+        sb_identity_from_json(json_object_get(run, "init"), &init);
+        fd = sb_identity_open(&init);
+        if (fd >= 0) {
+            sb_close(fd);
+            *ret_state = recorded && !strcmp(recorded, "stopped") ? "stopped" : "running";
+            snprintf(cause, 256, "its init lives and does not answer");
+        } else if (recorded && !strcmp(recorded, "stopped")) {
+            *ret_state = "stopped";
+        } else if (strcmp(init.boot, engine->self.boot)) {
+            *ret_state = "stopped";
+            snprintf(cause, 256, "the machine was restarted");
+        } else if (owner_is_gone(record)) {
+            *ret_state = "stopped";
+            snprintf(cause, 256, "its owner ended");
+        } else {
+            *ret_state = "failed";
+            snprintf(cause, 256, "its init died");
+        }
+    }
+    if (!*ret_daemon)
+        *ret_daemon = json_pack("{s:s, s:i, s:i}", "state", record->spec->daemon ? "exited" : "none", "code", -1, "signal", 0);
+}
+
+static json_t *fact(const char *level, const char *why)
+{
+    return json_pack("{s:s, s:s}", "level", level, "why", why);
+}
+
+/* How strong each promise is here (design: enforced, wrapped, advisory, impossible). */
+static json_t *isolation(const struct sb_engine *engine, const struct sb_record *record)
+{
+    const struct sandbox_spec *spec = record->spec;
+    int root = record->map.privilege == SB_PRIVILEGE_ROOT;
+    int pids = (engine->cgroups.delegated >> SB_CONTROLLER_PIDS & 1) || (spec->pids_max && engine->cgroups.v1[SB_CONTROLLER_PIDS]);
+    int memory = (engine->cgroups.delegated >> SB_CONTROLLER_MEMORY & 1) || engine->cgroups.v1[SB_CONTROLLER_MEMORY];
+    json_t *j = json_object();
+
+    json_object_set_new(j, "user_namespace", fact("enforced", "init, daemon and commands are in the second of two user namespaces"));
+    json_object_set_new(j, "id_range", root ? fact("enforced", "a range of its own") :
+                        fact("wrapped", record->map.privilege == SB_PRIVILEGE_SUBIDS ? "all sandboxes of this user share its ranges" : "the user's own id is the only one"));
+    json_object_set_new(j, "mounts", fact("enforced", "locked: their flags and places can't be changed inside"));
+    json_object_set_new(j, "seccomp", fact("enforced", "a filter each for commands and daemon"));
+    json_object_set_new(j, "capabilities", fact("enforced", "commands have none"));
+    json_object_set_new(j, "network", fact("enforced", "loopback only"));
+    json_object_set_new(j, "pids", pids ? fact("enforced", "by a cgroup") : fact("wrapped", "by RLIMIT_NPROC in the sandbox's user namespace"));
+    json_object_set_new(j, "memory", spec->memory_max ? fact("enforced", "by a cgroup") :
+                        memory ? fact("advisory", "no limit was asked for") : fact("impossible", "no cgroup with the memory controller can be written"));
+    return j;
+}
+
+static json_t *labels_of(const struct sandbox_spec *spec)
+{
+    json_t *labels = json_object();
+
+    for (size_t i = 0; i < spec->n_labels; i++)
+        json_object_set_new(labels, spec->labels[i].key, json_string(spec->labels[i].value));
+    return labels;
+}
+
+static json_t *document(struct sb_engine *engine, const struct sb_record *record)
+{
+    const char *state;
+    json_t *daemon;
+    char cause[256];
+
+    find_state(engine, record, &state, cause, &daemon);
+    return json_pack("{s:s, s:s, s:s, s:s, s:O, s:I, s:o, s:O, s:o, s:o}", "id", record->id, "name", record->spec->name ? record->spec->name : "", "state",
+                     state, "cause", cause, "image", json_object_get(record->json, "image"), "created_ms",
+                     (json_int_t)sb_json_int(record->json, "created_ms", 0), "labels", labels_of(record->spec), "spec",
+                     json_object_get(record->json, "spec"), "daemon", daemon, "isolation", isolation(engine, record));
+}
+
+static int inspect_one(struct sb_engine *engine, const char *id, json_t **ret_json, struct sandbox_error **error)
+{
+    struct sb_record record = SB_RECORD_INIT;
+    struct sandbox_error *why = NULL;
+    json_t *json;
+    int r = sb_record_open(engine, id, SB_LOCK_NONE, &record, &why);
+
+    if (r == SANDBOX_EDAMAGED) {
+        struct sb_record probe = SB_RECORD_INIT;
+        /* being made just now, or its maker died before the record was written? Then it is no more damaged than unborn. */
+        int busy = sb_record_open(engine, id, SB_LOCK_EXCLUSIVE, &probe, NULL) == SANDBOX_EBUSY;
+
+        sb_record_clear(&probe);
+        json = busy ? NULL : damaged(id);
+        r = busy ? SANDBOX_ENOTFOUND : 0;
+    } else {
+        json = r ? NULL : document(engine, &record);
+    }
+    sb_record_clear(&record);
+    if (!r && !json)
+        r = sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
+    if (r && error && !*error)
+        *error = SB_TAKE_PTR(why);
+    sandbox_error_unref(why);
+    if (!r)
+        *ret_json = json;
+    return r;
+}
+
+int sb_engine_inspect(struct sb_driver *driver, const char *id, json_t **ret_json, struct sandbox_error **error)
+{
+    sb_children_reap((struct sb_engine *)driver);
+    return inspect_one((struct sb_engine *)driver, id, ret_json, error);
+}
+
+static int matches(const json_t *json, const struct sandbox_list_options *o)
+{
+    const char *label;
+
+    if (!o)
+        return 1;
+    if (o->name_prefix && strncmp(sb_json_str(json, "name"), o->name_prefix, strlen(o->name_prefix)))
+        return 0;
+    if (!o->label_key)
+        return 1;
+    label = sb_json_str(json_object_get(json, "labels"), o->label_key);
+    return label && (!o->label_value || !strcmp(label, o->label_value));
+}
+
+int sb_engine_list(struct sb_driver *driver, const struct sandbox_list_options *options, json_t **ret_json, struct sandbox_error **error)
+{
+    struct sb_engine *engine = (struct sb_engine *)driver;
+    int copy = openat(engine->sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = copy < 0 ? NULL : fdopendir(copy);
+    SB_JSON json_t *list = json_array();
+    struct dirent *d;
+
+    if (!stream) {
+        sb_close(copy);
+        return sb_fail_errno(error, errno, "list", "the state root can't be read");
+    }
+    sb_children_reap(engine);
+    while (list && (d = readdir(stream))) {
+        SB_JSON json_t *json = NULL;
+
+        if (!sb_id_valid(d->d_name) || inspect_one(engine, d->d_name, &json, NULL)) /* gone in between */
+            continue;
+        if (matches(json, options))
+            json_array_append(list, json);
+    }
+    closedir(stream);
+    if (!list)
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
+    *ret_json = SB_TAKE_PTR(list);
+    return 0;
+}

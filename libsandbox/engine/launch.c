@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From a record to a live init: makes what the record intended, writes the plan, starts the stage, and listens to what it says.
+ * Nothing here runs in a copy of the host program, and init ends by itself when the commit doesn't come. */
+#include "engine.h"
+#include "plan-build.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <errors.h>
+#include <fs.h>
+#include <json.h>
+#include <process.h>
+
+/* The folder that the overlay writes into, owned by the sandbox's root: "rw" is the only way to it and is his, too. */
+static int make_upper(struct sb_record *record, struct sandbox_error **error)
+{
+    const struct sb_idmap *map = &record->map;
+    uid_t uid = map->privilege == SB_PRIVILEGE_ROOT ? map->uid_start : map->uid;
+    gid_t gid = map->privilege == SB_PRIVILEGE_ROOT ? map->gid_start : map->gid;
+    static const struct {
+        const char *name;
+        mode_t mode;
+    } parts[] = { { "upper", 0755 }, { "work", 0700 } };
+    SB_CLOSE int rw = sb_open_dir(record->dir, "rw", 0700);
+    int r;
+
+    if (rw < 0)
+        return sb_fail_errno(error, -rw, "upper", "the upper folder can't be made");
+    r = sb_remove_tree(rw, "work"); /* left by a volatile overlay, it would refuse the next mount */
+    if (r)
+        return sb_fail_errno(error, -r, "upper", "the old work folder can't be removed");
+    for (size_t i = 0; i < SB_ELEMENTS(parts); i++) {
+        SB_CLOSE int fd = sb_open_dir(rw, parts[i].name, parts[i].mode);
+        struct stat st;
+
+        if (fd < 0 || fstat(fd, &st) < 0)
+            return sb_fail_errno(error, fd < 0 ? -fd : errno, "upper", "%s can't be made", parts[i].name);
+        if (map->privilege == SB_PRIVILEGE_ROOT && (st.st_uid != uid || st.st_gid != gid) && fchown(fd, uid, gid) < 0)
+            return sb_fail_errno(error, errno, "upper", "%s can't be given to the sandbox", parts[i].name);
+        if (i == 1 && fchmod(fd, parts[i].mode) < 0) /* whatever the umask is; the upper's mode is the root's, and the sandbox's own affair */
+            return sb_fail_errno(error, errno, "upper", "%s can't be made", parts[i].name);
+    }
+    if (map->privilege == SB_PRIVILEGE_ROOT && fchown(rw, uid, gid) < 0)
+        return sb_fail_errno(error, errno, "upper", "the upper folder can't be given to the sandbox");
+    return 0;
+}
+
+static int make_socket(struct sb_engine *engine, struct sb_record *record, struct sandbox_error **error)
+{
+    SB_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+    (void)engine;
+    if (unlinkat(record->dir, "s", 0) < 0 && errno != ENOENT)
+        return sb_fail_errno(error, errno, "socket", "the old socket can't be removed");
+    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/s", record->dir);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) < 0)
+        return sb_fail_errno(error, errno, "socket", "init's socket can't be made");
+    return SB_TAKE_FD(fd);
+}
+
+struct stage_fds {
+    int owned[SB_FD_STAGE_END]; /* closed when done; -1: none */
+    struct sb_spawn_fd map[SB_FD_STAGE_END];
+};
+
+static int open_leaf(const json_t *cgroups, size_t index, struct sandbox_error **error)
+{
+    const char *path = json_string_value(json_array_get(cgroups, index));
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    return fd >= 0 ? fd : sb_fail_errno(error, errno, "cgroup", "%s can't be opened", path);
+}
+
+/* Every number up to the last is filled, so that nothing of a careless host program shows through. */
+static int collect_fds(struct sb_engine *engine, struct sb_record *record, int plan, int control, int listen_fd, struct stage_fds *f,
+                       struct sandbox_error **error)
+{
+    static const enum sb_stage_fd leaves[] = { SB_FD_CGROUP_TOP, SB_FD_CGROUP_INIT, SB_FD_CGROUP_EXEC, SB_FD_CGROUP_DAEMON };
+    const json_t *cgroups = json_object_get(record->json, "cgroups");
+
+    for (int i = 0; i < SB_FD_STAGE_END; i++) {
+        f->owned[i] = -1;
+        f->map[i] = (struct sb_spawn_fd){ .from = engine->null, .to = i };
+    }
+    f->map[SB_FD_PLAN].from = plan;
+    f->map[SB_FD_CONTROL].from = control;
+    f->map[SB_FD_ROOT].from = engine->root;
+    f->map[SB_FD_LISTEN].from = listen_fd;
+    if (record->spec->lifetime == SANDBOX_LIFETIME_OWNED) {
+        f->owned[SB_FD_OWNER] = (int)syscall(SYS_pidfd_open, getpid(), 0);
+        if (f->owned[SB_FD_OWNER] < 0)
+            return sb_fail_errno(error, errno, "owner", "this process can't be watched");
+        f->map[SB_FD_OWNER].from = f->owned[SB_FD_OWNER];
+    }
+    if (engine->cgroups.unified)
+        for (size_t i = 0; i < SB_ELEMENTS(leaves); i++) {
+            int fd = open_leaf(cgroups, i, error);
+
+            if (fd < 0)
+                return fd;
+            f->map[leaves[i]].from = f->owned[leaves[i]] = fd;
+        }
+    return 0;
+}
+
+static int start_stage(struct sb_engine *engine, struct sb_launch *launch, struct sb_record *record, struct sandbox_error **error)
+{
+    char *const argv[] = { "sandbox-agent", "stage", NULL };
+    SB_CLOSE int plan = -1, far = -1, listen_fd = -1;
+    struct sb_control begin = { .type = SB_CONTROL_BEGIN };
+    struct stage_fds f;
+    int pair[2], program, r;
+    pid_t pid;
+
+    for (int i = 0; i < SB_FD_STAGE_END; i++)
+        f.owned[i] = -1;
+    r = sb_engine_program(engine, "sandbox-agent", &program, error);
+    if (r)
+        return r;
+    listen_fd = make_socket(engine, record, error);
+    if (listen_fd < 0)
+        return listen_fd;
+    plan = sb_plan_build(engine, record, error);
+    if (plan < 0)
+        return plan;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return sb_fail_errno(error, errno, "stage", "no socket");
+    launch->control = pair[0];
+    far = pair[1];
+    r = collect_fds(engine, record, plan, far, listen_fd, &f, error);
+    if (!r) {
+        r = sb_spawn(program, argv, f.map, SB_FD_STAGE_END, &pid);
+        if (r)
+            r = sb_fail_errno(error, -r, "stage", "the agent program can't be started");
+    }
+    if (!r) {
+        launch->stage = (int)syscall(SYS_pidfd_open, pid, 0);
+        if (launch->stage < 0)
+            r = sb_fail_errno(error, errno, "stage", "the stage can't be watched"); /* it ends when the control socket closes */
+        else if (send(launch->control, &begin, sizeof begin, MSG_NOSIGNAL) < 0)
+            r = sb_fail_errno(error, errno, "stage", "the stage ended early");
+    }
+    for (int i = 0; i < SB_FD_STAGE_END; i++)
+        sb_close(f.owned[i]);
+    return r;
+}
+
+int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct sb_launch *ret, struct sandbox_error **error)
+{
+    struct sb_limits limits = { record->spec->memory_max, record->spec->pids_max, record->spec->cpu_max };
+    struct sb_launch launch = { .engine = engine, .control = -1, .stage = -1, .init = -1, .epoll = -1 };
+    struct epoll_event e = { .events = EPOLLIN };
+    int r;
+
+    sb_children_reap(engine);
+    r = sb_cgroups_make(&engine->cgroups, record->id, &limits, &record->map, error);
+    if (!r)
+        r = make_upper(record, error);
+    if (!r)
+        r = start_stage(engine, &launch, record, error);
+    if (!r) {
+        launch.epoll = epoll_create1(EPOLL_CLOEXEC);
+        if (launch.epoll < 0 || epoll_ctl(launch.epoll, EPOLL_CTL_ADD, launch.control, &e) < 0)
+            r = sb_fail_errno(error, errno, "stage", "the stage can't be watched");
+    }
+    if (r) {
+        sb_launch_clear(&launch);
+        return r;
+    }
+    *ret = launch;
+    return 0;
+}
+
+static const char *hint_for(const struct sb_control *m)
+{
+    if (!strcmp(m->phase, "userns") || (!strcmp(m->phase, "clone") && (m->sys_errno == EPERM || m->sys_errno == ENOSPC)))
+        return "allow user namespaces: see kernel.unprivileged_userns_clone, user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns, "
+               "or a container's seccomp profile";
+    if (!strcmp(m->phase, "overlay"))
+        return "put the state root on ext4, xfs, btrfs or tmpfs";
+    if (!strcmp(m->phase, "dev") && strstr(m->detail, "fuse"))
+        return "load the fuse module and, for an ordinary user, make /dev/fuse accessible to it";
+    if (!strcmp(m->phase, "proc"))
+        return "run where the whole of /proc is visible (not in a container that masks parts of it)";
+    if (!strcmp(m->phase, "plan"))
+        return "install the agent programs of this version of the library";
+    return NULL;
+}
+
+static int stage_failed(const struct sb_control *message, struct sandbox_error **error)
+{
+    struct sb_control m = *message;
+    int code;
+
+    m.phase[sizeof m.phase - 1] = 0;
+    m.detail[sizeof m.detail - 1] = 0;
+    code = sb_code_from_errno(m.sys_errno);
+    if (code == SANDBOX_ENOTFOUND || code == SANDBOX_EEXISTS || code == SANDBOX_ETIMEDOUT)
+        code = SANDBOX_EIO; /* of some part of the machine or image, not of what the caller named */
+    if (!strcmp(m.phase, "mounts") && m.sys_errno == ENOENT)
+        code = SANDBOX_ENOTFOUND;
+    if ((!strcmp(m.phase, "clone") || !strcmp(m.phase, "userns")) && m.sys_errno == ENOSPC)
+        code = SANDBOX_EDENIED;
+    if (!strcmp(m.phase, "overlay") && m.sys_errno == EINVAL)
+        code = SANDBOX_EUNSUPPORTED;
+    if (!strcmp(m.phase, "root") && (m.sys_errno == ELOOP || m.sys_errno == ENOTDIR))
+        code = SANDBOX_EDAMAGED;
+    return sb_fail(error, SB_ARGS(code, .sys_errno = m.sys_errno, .phase = m.phase, .hint = hint_for(&m)), "%s%s%s", m.detail,
+                   m.sys_errno ? ": " : "", m.sys_errno && strerrordesc_np(m.sys_errno) ? strerrordesc_np(m.sys_errno) : "");
+}
+
+static int receive(struct sb_launch *launch, struct sb_control *message, int *ret_fd)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec iov = { message, sizeof *message };
+    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space };
+    ssize_t n = SB_RETRY(recvmsg(launch->control, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT));
+
+    *ret_fd = -1;
+    if (n < 0)
+        return errno == EAGAIN ? 1 : -errno;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c))
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof *ret_fd))
+            memcpy(ret_fd, CMSG_DATA(c), sizeof *ret_fd);
+    return n == (ssize_t)sizeof *message ? 0 : -EPROTO;
+}
+
+int sb_launch_step(struct sb_launch *launch, struct sandbox_error **error)
+{
+    struct sb_control message;
+    int fd, r;
+
+    for (;;) {
+        r = receive(launch, &message, &fd);
+        if (r == 1)
+            return 1;
+        if (r < 0) {
+            sb_close(fd);
+            return sb_fail(error, SB_ARGS(SANDBOX_EIO, .sys_errno = -r, .phase = "stage"), "the stage ended without a word: it was killed, or crashed");
+        }
+        switch (message.type) {
+        case SB_CONTROL_CLONED:
+            sb_close(launch->init);
+            launch->init = fd;
+            r = sb_identity_read((pid_t)message.pid, launch->engine->self.boot, &launch->identity);
+            if (r)
+                return sb_fail_errno(error, -r, "stage", "init can't be identified");
+            break;
+        case SB_CONTROL_READY:
+            sb_close(fd);
+            if (launch->init < 0)
+                return sb_fail(error, SB_ARGS(SANDBOX_EPROTOCOL, .phase = "stage"), "the stage broke its protocol");
+            launch->ready = 1;
+            return 0;
+        case SB_CONTROL_FAILED:
+            sb_close(fd);
+            return stage_failed(&message, error);
+        default:
+            sb_close(fd);
+            return sb_fail(error, SB_ARGS(SANDBOX_EPROTOCOL, .phase = "stage"), "the stage broke its protocol");
+        }
+    }
+}
+
+int sb_launch_commit(struct sb_launch *launch, struct sandbox_error **error)
+{
+    struct sb_control commit = { .type = SB_CONTROL_COMMIT };
+
+    if (send(launch->control, &commit, sizeof commit, MSG_NOSIGNAL) < 0)
+        return sb_fail_errno(error, errno, "stage", "init ended early");
+    sb_children_add(launch->engine, launch->init);
+    launch->init = sb_close(launch->init); /* from now on it is found by its identity */
+    return 0;
+}
+
+/* Waits for a process we made, by its pidfd: a host program that ignores SIGCHLD or waits for everything is all the same. */
+static void wait_for(int pidfd)
+{
+    struct pollfd p = { .fd = pidfd, .events = POLLIN };
+    siginfo_t info;
+
+    if (pidfd < 0)
+        return;
+    SB_RETRY(poll(&p, 1, 10000));
+    waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG | __WALL);
+}
+
+void sb_launch_clear(struct sb_launch *launch)
+{
+    launch->control = sb_close(launch->control); /* ends a stage or an init that was not committed */
+    if (launch->init >= 0) {
+        syscall(SYS_pidfd_send_signal, launch->init, SIGKILL, NULL, 0);
+        wait_for(launch->init);
+    }
+    if (launch->stage >= 0 && !launch->ready)
+        syscall(SYS_pidfd_send_signal, launch->stage, SIGKILL, NULL, 0);
+    wait_for(launch->stage);
+    launch->init = sb_close(launch->init);
+    launch->stage = sb_close(launch->stage);
+    launch->epoll = sb_close(launch->epoll);
+}

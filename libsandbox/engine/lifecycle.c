@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * start, stop, delete: operations on a sandbox that exists. Each takes the sandbox's lock, waiting for it by a timer, and then goes
+ * from step to step as descriptors become readable; none of them blocks. */
+#include "engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <errors.h>
+#include <fs.h>
+#include <json.h>
+
+enum what { START, STOP, REMOVE };
+enum stage { LOCKING, LAUNCHING, STARTING, STOPPING, KILLING, UNDOING, TRASHING };
+enum { LOCK_MS = 2, KILL_MS = 5000, GRACE_MARGIN_MS = 1000 };
+
+struct change {
+    struct sb_op op;
+    struct sb_engine *engine;
+    enum what what;
+    enum stage stage;
+    int64_t grace_ms;
+    int64_t until; /* of the stage; -1: no bound */
+    struct sb_record record;
+    struct sb_launch launch;
+    int timer, link, init; /* init: pidfd */
+    int cancelled;
+};
+
+static void arm(struct change *c, int64_t ms)
+{
+    struct itimerspec when = { .it_value = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 } };
+
+    if (ms <= 0)
+        when.it_value.tv_nsec = 1;
+    timerfd_settime(c->timer, 0, &when, NULL);
+}
+
+static int watch(struct change *c, int fd, struct sandbox_error **error)
+{
+    struct epoll_event e = { .events = EPOLLIN };
+
+    if (epoll_ctl(c->op.fd, EPOLL_CTL_ADD, fd, &e) < 0 && errno != EEXIST)
+        return sb_fail_errno(error, errno, "wait", "a descriptor can't be watched");
+    return 0;
+}
+
+/* A pidfd of init: by what the record says, or by whoever listens on its socket. -ESRCH: no init lives. */
+static int open_init(struct change *c)
+{
+    SB_JSON json_t *run = sb_record_read_run(&c->record);
+    struct sb_identity init;
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    SB_CLOSE int link = -1;
+    int fd;
+
+    if (run) {
+        sb_identity_from_json(json_object_get(run, "init"), &init);
+        return sb_identity_open(&init);
+    }
+    if (sb_link_open(c->engine, c->record.id, &link, NULL) || getsockopt(link, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid <= 1)
+        return -ESRCH;
+    fd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
+    if (fd < 0)
+        return -errno;
+    /* still connected now: so it lived when the pidfd was taken, and the pid was its own */
+    if (recv(link, &(char){ 0 }, 1, MSG_DONTWAIT | MSG_PEEK) == 0) {
+        sb_close(fd);
+        return -ESRCH;
+    }
+    return fd;
+}
+
+
+static int send_start(struct change *c, struct sandbox_error **error)
+{
+    struct sb_request request = { .type = SB_REQUEST_START };
+    const struct sandbox_spec *spec = c->record.spec;
+    struct sb_blob blob = { 0 };
+    int r = 0;
+
+    if (spec->daemon) {
+        SB_FREE char *workdir = NULL;
+        char **env;
+        size_t n;
+
+        r = sb_environment(&c->record, NULL, 1, &env, &n, error);
+        if (r)
+            return r;
+        workdir = sb_default_workdir(&c->record);
+        r = sb_blob_make((const char *const *)spec->daemon, (const char *const *)env, n, "0:0", workdir ? workdir : "/", &blob, error);
+        sb_list_free(env);
+    }
+    if (!r) {
+        request.argc = blob.argc;
+        request.envc = blob.envc;
+        request.blob_size = (uint32_t)blob.size;
+        r = sb_link_send(c->link, &request, blob.data, NULL, 0, error);
+    }
+    free(blob.data);
+    return r;
+}
+
+static int begin_start(struct change *c, struct sandbox_error **error)
+{
+    int r;
+
+    c->stage = STARTING;
+    r = sb_link_open(c->engine, c->record.id, &c->link, error);
+    if (!r)
+        r = send_start(c, error);
+    return r ? r : watch(c, c->link, error);
+}
+
+static int begin_launch(struct change *c, struct sandbox_error **error)
+{
+    SB_FREE char *holder = sb_record_holder(c->engine, c->record.id);
+    int r = 0;
+
+    c->stage = LAUNCHING;
+    if (!holder)
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
+    if (c->record.map.privilege == SB_PRIVILEGE_ROOT)
+        r = sb_ids_claim_again(&c->record.map, holder, error);
+    if (!r && c->record.spec->lifetime == SANDBOX_LIFETIME_OWNED) {
+        json_object_set_new(c->record.json, "owner", sb_identity_to_json(&c->engine->self));
+        r = sb_record_write(&c->record, error);
+    }
+    if (!r)
+        r = sb_launch_begin(c->engine, &c->record, &c->launch, error);
+    return r ? r : watch(c, c->launch.epoll, error);
+}
+
+static int on_locked(struct change *c, struct sandbox_error **error)
+{
+    struct sb_request request = { .type = SB_REQUEST_SHUTDOWN, .timeout_ms = c->grace_ms };
+    int r;
+
+    if (c->what == START) {
+        c->init = open_init(c);
+        return c->init >= 0 ? begin_start(c, error) : begin_launch(c, error);
+    }
+    if (c->what == REMOVE) {
+        /* from here on it is to go, whatever becomes of this process */
+        SB_CLOSE int mark = openat(c->record.dir, "deleting", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+        (void)mark; /* on a full disk the delete goes on all the same */
+    }
+    c->init = open_init(c);
+    if (c->init < 0) {
+        c->stage = UNDOING;
+        arm(c, 0);
+        return 0;
+    }
+    c->stage = KILLING;
+    c->until = sb_now_ms() + KILL_MS;
+    r = watch(c, c->init, error);
+    if (r)
+        return r;
+    if (c->what == STOP && c->grace_ms != 0 && !sb_link_open(c->engine, c->record.id, &c->link, NULL) &&
+        !sb_link_send(c->link, &request, NULL, NULL, 0, NULL)) {
+        c->stage = STOPPING;
+        c->until = c->grace_ms < 0 ? -1 : sb_now_ms() + c->grace_ms + GRACE_MARGIN_MS;
+        if (c->until >= 0)
+            arm(c, c->grace_ms + GRACE_MARGIN_MS);
+        return 0;
+    }
+    arm(c, 0);
+    return 0;
+}
+
+static void kill_all(struct change *c)
+{
+    if (c->record.json)
+        sb_cgroups_kill(json_object_get(c->record.json, "cgroups"));
+    syscall(SYS_pidfd_send_signal, c->init, SIGKILL, NULL, 0);
+}
+
+static int has_ended(int pidfd)
+{
+    siginfo_t info = { 0 };
+    struct pollfd p = { .fd = pidfd, .events = POLLIN };
+    int gone = poll(&p, 1, 0) == 1;
+
+    if (gone)
+        waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG | __WALL);
+    return gone;
+}
+
+static int step_killing(struct change *c, struct sandbox_error **error)
+{
+    if (!has_ended(c->init)) {
+        if (c->stage == STOPPING && (c->until < 0 || sb_now_ms() < c->until))
+            return 1;
+        if (c->stage == STOPPING) {
+            c->stage = KILLING;
+            c->until = sb_now_ms() + KILL_MS;
+        }
+        kill_all(c);
+        if (sb_now_ms() >= c->until)
+            return sb_fail(error, SB_ARGS(SANDBOX_EBUSY, .phase = "kill", .retryable = 1, .hint = "something inside hangs in the kernel; try again"),
+                           "the sandbox's processes did not end within %d ms", KILL_MS);
+        arm(c, 10);
+        return 1;
+    }
+    sb_children_reap(c->engine);
+    epoll_ctl(c->op.fd, EPOLL_CTL_DEL, c->init, NULL);
+    c->stage = UNDOING;
+    return 1;
+}
+
+static int step_undoing(struct change *c, struct sandbox_error **error)
+{
+    int r;
+
+    if (c->what == STOP) {
+        struct sb_identity none = { 0 };
+
+        if (!c->record.spec)
+            return 0; /* a damaged one: nothing lives in it any more, and its record can't be changed */
+        return sb_record_write_run(&c->record, "stopped", &none, "", error);
+    }
+    r = c->stage == UNDOING ? sb_undo(c->engine, &c->record, error) : sb_undo_trash(c->engine, c->record.id, &c->record.map, error);
+    if (r == 1) {
+        c->stage = TRASHING;
+        arm(c, 0);
+    }
+    return r;
+}
+
+static int step_launching(struct change *c, struct sandbox_error **error)
+{
+    int r = sb_launch_step(&c->launch, error);
+
+    if (r == 1)
+        return 1;
+    if (!r)
+        r = sb_record_write_run(&c->record, "created", &c->launch.identity, "", error);
+    if (!r)
+        r = sb_launch_commit(&c->launch, error);
+    if (!r)
+        epoll_ctl(c->op.fd, EPOLL_CTL_DEL, c->launch.epoll, NULL);
+    sb_launch_clear(&c->launch);
+    if (!r)
+        r = begin_start(c, error);
+    return r ? r : 1;
+}
+
+static int step_starting(struct change *c, struct sandbox_error **error)
+{
+    struct sb_reply reply;
+    int r = sb_link_receive(c->link, 0, &reply, NULL, error);
+
+    if (r == SANDBOX_ETIMEDOUT) {
+        if (error && *error)
+            *error = sandbox_error_unref(*error);
+        return 1;
+    }
+    if (r)
+        return r;
+    if (reply.type == SB_REPLY_FAILED && !(reply.step == SB_STEP_STATE && reply.sys_errno == EALREADY))
+        return sb_link_start_error(&reply, c->record.spec->daemon ? c->record.spec->daemon[0] : "?", "0:0", "/", error);
+    return 0;
+}
+
+static int step_locking(struct change *c, struct sandbox_error **error)
+{
+    struct sandbox_error *why = NULL;
+    int r = sb_record_open(c->engine, c->op.id, SB_LOCK_EXCLUSIVE, &c->record, &why);
+
+    if (r == SANDBOX_EBUSY) {
+        sandbox_error_unref(why);
+        arm(c, LOCK_MS);
+        return 1;
+    }
+    if (r == SANDBOX_ENOTFOUND && c->what == REMOVE) {
+        sandbox_error_unref(why);
+        return 0; /* gone is what was wanted */
+    }
+    if (r == SANDBOX_EDAMAGED && c->what != START) {
+        sandbox_error_unref(why);
+        why = NULL;
+        r = 0;
+    }
+    if (r) {
+        if (error)
+            *error = why;
+        else
+            sandbox_error_unref(why);
+        return r;
+    }
+    if (faccessat(c->engine->sandboxes, c->op.id, F_OK, AT_SYMLINK_NOFOLLOW) < 0) { /* deleted while we waited for its lock */
+        sb_record_clear(&c->record);
+        return c->what == REMOVE ? 0 : sb_fail(error, SB_ARGS(SANDBOX_ENOTFOUND, .field = "id"), "there is no sandbox %.12s", c->op.id);
+    }
+    r = on_locked(c, error);
+    return r ? r : 1;
+}
+
+static int change_step(struct sb_op *op, struct sandbox_error **error)
+{
+    struct change *c = (struct change *)op;
+    uint64_t ticks;
+    int r;
+
+    while (read(c->timer, &ticks, sizeof ticks) > 0)
+        ;
+    for (;;) {
+        enum stage before = c->stage;
+
+        if (c->cancelled && (c->stage == LOCKING || c->stage == LAUNCHING || c->stage == STARTING || c->stage == STOPPING)) {
+            sb_launch_clear(&c->launch);
+            return sb_fail(error, SB_ARGS(SANDBOX_ECANCELLED), "the call was cancelled");
+        }
+        switch (c->stage) {
+        case LOCKING:
+            r = step_locking(c, error);
+            break;
+        case LAUNCHING:
+            r = step_launching(c, error);
+            break;
+        case STARTING:
+            r = step_starting(c, error);
+            break;
+        case STOPPING:
+        case KILLING:
+            r = step_killing(c, error);
+            break;
+        default:
+            r = step_undoing(c, error);
+        }
+        if (r != 1)
+            return r;
+        if (c->stage == before) /* it waits for a descriptor */
+            return 1;
+    }
+}
+
+static void change_cancel(struct sb_op *op)
+{
+    struct change *c = (struct change *)op;
+
+    c->cancelled = 1;
+    arm(c, 0);
+}
+
+static void change_free(struct sb_op *op)
+{
+    struct change *c = (struct change *)op;
+
+    sb_launch_clear(&c->launch);
+    sb_record_clear(&c->record);
+    sb_close(c->link);
+    sb_close(c->init);
+    sb_close(c->timer);
+    sb_close(c->op.fd);
+    free(c);
+}
+
+static const struct sb_op_ops change_ops = { change_step, change_cancel, change_free };
+
+static int change_begin(struct sb_driver *driver, enum what what, const char *phase, const char *id, int64_t grace_ms, struct sb_op **ret_op,
+                        struct sandbox_error **error)
+{
+    struct change *c = calloc(1, sizeof *c);
+
+    if (!c)
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
+    *c = (struct change){ .engine = (struct sb_engine *)driver, .what = what, .grace_ms = grace_ms, .record = SB_RECORD_INIT, .link = -1, .init = -1,
+                          .launch = { .control = -1, .stage = -1, .init = -1, .epoll = -1 } };
+    c->op.ops = &change_ops;
+    c->op.progress = (struct sandbox_progress)SANDBOX_PROGRESS_INIT;
+    snprintf(c->op.progress.phase, sizeof c->op.progress.phase, "%s", phase);
+    snprintf(c->op.id, sizeof c->op.id, "%s", id);
+    c->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    c->op.fd = epoll_create1(EPOLL_CLOEXEC);
+    if (c->timer < 0 || c->op.fd < 0 || watch(c, c->timer, NULL)) {
+        int saved = errno;
+
+        change_free(&c->op);
+        return sb_fail_errno(error, saved, phase, "no descriptor");
+    }
+    arm(c, 0);
+    *ret_op = &c->op;
+    return 0;
+}
+
+int sb_engine_start(struct sb_driver *driver, const char *id, struct sb_op **ret_op, struct sandbox_error **error)
+{
+    return change_begin(driver, START, "start", id, 0, ret_op, error);
+}
+
+int sb_engine_stop(struct sb_driver *driver, const char *id, int64_t grace_ms, struct sb_op **ret_op, struct sandbox_error **error)
+{
+    return change_begin(driver, STOP, "stop", id, grace_ms, ret_op, error);
+}
+
+int sb_engine_remove(struct sb_driver *driver, const char *id, struct sb_op **ret_op, struct sandbox_error **error)
+{
+    return change_begin(driver, REMOVE, "delete", id, 0, ret_op, error);
+}
+
+int sb_engine_kill(struct sb_driver *driver, const char *id, int signal, struct sandbox_error **error)
+{
+    struct sb_request request = { .type = SB_REQUEST_KILL, .signal = signal };
+    struct sb_reply reply;
+    SB_CLOSE int link = -1;
+    int r = sb_link_open((struct sb_engine *)driver, id, &link, error);
+
+    if (!r)
+        r = sb_link_send(link, &request, NULL, NULL, 0, error);
+    if (!r)
+        r = sb_link_receive(link, 5000, &reply, NULL, error);
+    if (!r && reply.type == SB_REPLY_FAILED)
+        r = reply.sys_errno == ESRCH ? sb_fail(error, SB_ARGS(SANDBOX_ENOTRUNNING, .sys_errno = ESRCH, .phase = "signal"), "no daemon runs in the sandbox")
+                                     : sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .sys_errno = reply.sys_errno, .phase = "signal", .field = "signal"),
+                                               "the signal can't be sent");
+    return r;
+}

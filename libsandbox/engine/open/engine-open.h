@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * All that the local backend knows of the engine. */
+#ifndef SB_ENGINE_OPEN_H
+#define SB_ENGINE_OPEN_H
+
+#include <driver.h>
+
+/* Opens a state root (NULL: the default) and repairs it. agent_dir NULL: the installed or carried programs. */
+int sb_engine_open(const char *root, const char *agent_dir, struct sb_driver **ret_driver, struct sandbox_error **error);
+
+#endif

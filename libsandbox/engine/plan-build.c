@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * See plan-build.h. */
+#include "plan-build.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <errors.h>
+#include <fs.h>
+#include <json.h>
+
+#include "filter-programs.h"
+
+enum { DEFAULT_PIDS = 4096 };
+#define SHM_BYTES (64ll << 20)
+
+/* What every daemon has; within the sandbox's own user namespace. */
+static const uint64_t basic_capabilities = 1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER | 1u << CAP_FSETID | 1u << CAP_KILL |
+                                           1u << CAP_SETGID | 1u << CAP_SETUID | 1u << CAP_SETPCAP | 1u << CAP_NET_BIND_SERVICE;
+
+struct builder {
+    struct sb_plan *plan; /* grows */
+    size_t size, room;
+    int failed;
+};
+
+static uint32_t add_bytes(struct builder *b, const void *data, size_t size, size_t align)
+{
+    size_t at = (b->size + align - 1) / align * align;
+
+    if (b->failed || at + size > (32u << 20)) {
+        b->failed = 1;
+        return 0;
+    }
+    if (at + size > b->room) {
+        size_t room = (at + size) * 2;
+        struct sb_plan *more = realloc(b->plan, room);
+
+        if (!more) {
+            b->failed = 1;
+            return 0;
+        }
+        memset((char *)more + b->size, 0, room - b->size);
+        b->plan = more;
+        b->room = room;
+    }
+    memcpy((char *)b->plan + at, data, size);
+    b->size = at + size;
+    return (uint32_t)at;
+}
+
+static uint32_t add_string(struct builder *b, const char *text)
+{
+    return text && *text ? add_bytes(b, text, strlen(text) + 1, 1) : 0;
+}
+
+static int add_mount(struct builder *b, uint32_t type, uint32_t flags, const char *source, const char *target, uint64_t max_bytes)
+{
+    struct sb_plan_mount m = { .type = type, .flags = flags, .max_bytes = max_bytes };
+
+    if (b->plan->n_mounts >= SB_PLAN_MAX_MOUNTS)
+        return -E2BIG;
+    m.source = add_string(b, source);
+    m.target = add_string(b, target);
+    if (b->failed)
+        return -ENOMEM;
+    b->plan->mounts[b->plan->n_mounts++] = m;
+    return 0;
+}
+
+static int add_host_mount(void *data, const char *path)
+{
+    return add_mount(data, SB_PLAN_MOUNT_BIND, SB_PLAN_MOUNT_READ_ONLY, path, path, 0);
+}
+
+static int add_spec_mount(struct builder *b, const struct sb_record *record, const struct sb_mount *m)
+{
+    uint32_t flags = m->flags & SANDBOX_MOUNT_READ_ONLY ? SB_PLAN_MOUNT_READ_ONLY : 0;
+    int64_t bytes = m->max_bytes;
+    char path[256];
+
+    switch (m->type) {
+    case SANDBOX_MOUNT_BIND:
+        return add_mount(b, SB_PLAN_MOUNT_BIND, flags, m->source, m->target, 0);
+    case SANDBOX_MOUNT_VOLUME:
+        snprintf(path, sizeof path, "volumes/%s/data", m->source);
+        flags |= SB_PLAN_MOUNT_BELOW_ROOT | (record->map.privilege == SB_PRIVILEGE_ROOT ? SB_PLAN_MOUNT_IDMAP : 0);
+        return add_mount(b, SB_PLAN_MOUNT_BIND, flags, path, m->target, 0);
+    default:
+        if (!bytes)
+            bytes = record->spec->memory_max ? record->spec->memory_max / 4 : SHM_BYTES;
+        return add_mount(b, SB_PLAN_MOUNT_TMPFS, flags, NULL, m->target, (uint64_t)bytes);
+    }
+}
+
+static int add_mounts(struct builder *b, const struct sb_record *record)
+{
+    int r = 0;
+
+    if (!strcmp(record->spec->image, "host"))
+        r = sb_hostimage_mounts(add_host_mount, b);
+    for (size_t i = 0; i < record->spec->n_mounts && !r; i++)
+        r = add_spec_mount(b, record, &record->spec->mounts[i]);
+    return r;
+}
+
+static int fill(struct builder *b, struct sb_engine *engine, const struct sb_record *record)
+{
+    const struct sandbox_spec *spec = record->spec;
+    const json_t *layers = json_object_get(record->json, "layers"), *layer;
+    char text[256];
+    uint32_t at;
+    size_t i;
+    int r;
+
+    *b->plan = (struct sb_plan){
+        .magic = SB_PLAN_MAGIC, .version = SB_PLAN_VERSION, .map = record->map,
+        .flags = (spec->fuse ? SB_PLAN_FUSE : 0u) | (spec->read_only ? SB_PLAN_READ_ONLY : 0u) |
+                 (spec->lifetime == SANDBOX_LIFETIME_OWNED ? SB_PLAN_OWNED | SB_PLAN_VOLATILE : 0u) | (engine->cgroups.unified ? SB_PLAN_CGROUP : 0u),
+        .daemon_capabilities = spec->daemon ? basic_capabilities | spec->capabilities : 0,
+        .nproc_max = spec->pids_max ? (uint64_t)spec->pids_max : DEFAULT_PIDS,
+        .shm_max = (uint64_t)(spec->memory_max && spec->memory_max / 2 < SHM_BYTES ? spec->memory_max / 2 : SHM_BYTES),
+    };
+    snprintf(text, sizeof text, "%.12s", record->id);
+    at = add_string(b, spec->hostname ? spec->hostname : text); /* b->plan may move in there */
+    b->plan->hostname = at;
+    snprintf(text, sizeof text, "sandboxes/%s", record->id);
+    at = add_string(b, text);
+    b->plan->folder = at;
+    json_array_foreach(layers, i, layer) {
+        if (i >= SB_PLAN_MAX_LAYERS)
+            return -E2BIG;
+        at = add_string(b, json_string_value(layer));
+        b->plan->layers[b->plan->n_layers++] = at;
+    }
+    r = add_mounts(b, record);
+    for (int c = 0; c < SB_CONTROLLERS && !r; c++) {
+        int64_t limit = c == SB_CONTROLLER_PIDS ? spec->pids_max : c == SB_CONTROLLER_MEMORY ? spec->memory_max : spec->cpu_max;
+        char path[4300];
+
+        if (!limit || (engine->cgroups.delegated >> c & 1) || !engine->cgroups.v1[c])
+            continue;
+        snprintf(path, sizeof path, "%s/%s/cgroup.procs", engine->cgroups.v1[c], record->id);
+        at = add_string(b, path);
+        b->plan->cgroups[b->plan->n_cgroups++] = at;
+    }
+    b->plan->command.count = SB_ELEMENTS(sb_filter_command);
+    at = add_bytes(b, sb_filter_command, sizeof sb_filter_command, 8);
+    b->plan->command.offset = at;
+    b->plan->daemon.count = SB_ELEMENTS(sb_filter_daemon);
+    at = add_bytes(b, sb_filter_daemon, sizeof sb_filter_daemon, 8);
+    b->plan->daemon.offset = at;
+    add_bytes(b, "", 1, 1);
+    b->plan->size = (uint32_t)b->size;
+    return r ? r : b->failed ? -ENOMEM : 0;
+}
+
+int sb_plan_build(struct sb_engine *engine, const struct sb_record *record, struct sandbox_error **error)
+{
+    struct builder b = { .size = sizeof(struct sb_plan), .room = sizeof(struct sb_plan) + 16384 };
+    SB_CLOSE int fd = -1;
+    int r;
+
+    b.plan = calloc(1, b.room);
+    r = b.plan ? fill(&b, engine, record) : -ENOMEM;
+    if (!r) {
+        fd = memfd_create("plan", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        r = fd < 0 ? -errno : sb_write_all(fd, b.plan, b.size);
+    }
+    if (!r && fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+        r = -errno;
+    free(b.plan);
+    if (r == -E2BIG)
+        return sb_fail(error, SB_ARGS(SANDBOX_ELIMIT, .phase = "plan", .field = "mounts"), "too many layers (%d) or mounts (%d)", SB_PLAN_MAX_LAYERS,
+                       SB_PLAN_MAX_MOUNTS);
+    return r ? sb_fail_errno(error, -r, "plan", "the plan can't be made") : SB_TAKE_FD(fd);
+}

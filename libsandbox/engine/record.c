@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A sandbox's folder and what is written in it.
+ *
+ * "record" is written once, before any resource is made, and names every one that will be: it is the list of intent that delete
+ * and repair undo. "run" is the part that changes. Both are one JSON document behind a line with its checksum, replaced by rename.
+ * The folder's "lock" is flock'ed by whoever changes the sandbox; the kernel lets go of it when that process dies. */
+#include "engine.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <errors.h>
+#include <fs.h>
+#include <json.h>
+
+enum { RECORD_MAX = 16 << 20 };
+
+void sb_record_clear(struct sb_record *record)
+{
+    json_decref(record->json);
+    sb_spec_free(record->spec);
+    record->dir = sb_close(record->dir);
+    record->lock = sb_close(record->lock);
+    *record = (struct sb_record)SB_RECORD_INIT;
+}
+
+/* FNV-1a: finds truncation, NULs and bit rot; who can write here needs no forging. */
+static uint64_t checksum(const char *data, size_t size)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ (unsigned char)data[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static int write_document(int dir, const char *name, const json_t *json, int durable, struct sandbox_error **error)
+{
+    SB_FREE char *text = sb_json_dump(json), *whole = NULL;
+    int n, r;
+
+    if (!text)
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
+    n = asprintf(&whole, "libsandbox 1 %016llx\n%s\n", (unsigned long long)checksum(text, strlen(text)), text);
+    if (n < 0) {
+        whole = NULL;
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
+    }
+    r = sb_write_file(dir, name, whole, (size_t)n, durable);
+    return r ? sb_fail_errno(error, -r, "state", "the record %s can't be written", name) : 0;
+}
+
+static int read_document(int dir, const char *name, json_t **ret, struct sandbox_error **error)
+{
+    SB_FREE char *text = NULL;
+    unsigned long long sum;
+    size_t size, head;
+    int version, at = 0, r;
+
+    r = sb_read_file(dir, name, RECORD_MAX, &text, &size);
+    if (r)
+        return sb_fail_errno(error, -r, "state", "the record %s can't be read", name);
+    if (sscanf(text, "libsandbox %d %16llx%n", &version, &sum, &at) != 2 || !at || text[at] != '\n')
+        return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state"), "the record %s is damaged", name);
+    if (version != 1)
+        return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state", .hint = "use the version of the library that made it"),
+                       "the record %s has the schema version %d", name, version);
+    head = (size_t)at + 1;
+    if (size <= head || text[size - 1] != '\n' || checksum(text + head, size - head - 1) != sum)
+        return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state"), "the record %s is damaged: its checksum is wrong", name);
+    return sb_json_parse(text + head, size - head - 1, name, ret, error);
+}
+
+static int lock_folder(struct sb_record *record, enum sb_record_lock how, struct sandbox_error **error)
+{
+    if (how == SB_LOCK_NONE)
+        return 0;
+    record->lock = openat(record->dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (record->lock < 0)
+        return sb_fail_errno(error, errno, "state", "the lock can't be opened");
+    if (flock(record->lock, (how == SB_LOCK_EXCLUSIVE ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0)
+        return 0;
+    return sb_fail(error, SB_ARGS(SANDBOX_EBUSY, .phase = "state", .retryable = 1, .hint = "try again when the other call has ended"),
+                   "another process or call is changing this sandbox");
+}
+
+int sb_record_make(struct sb_engine *engine, const char *id, struct sb_record *ret, struct sandbox_error **error)
+{
+    struct sb_record record = SB_RECORD_INIT;
+    int r;
+
+    memcpy(record.id, id, SB_ID_SIZE);
+    if (mkdirat(engine->sandboxes, id, 0700) < 0)
+        return sb_fail_errno(error, errno, "state", "the sandbox's folder can't be made");
+    record.dir = openat(engine->sandboxes, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    r = record.dir < 0 ? sb_fail_errno(error, errno, "state", "the sandbox's folder can't be opened") : lock_folder(&record, SB_LOCK_EXCLUSIVE, error);
+    if (r) {
+        sb_record_clear(&record);
+        sb_remove_tree(engine->sandboxes, id);
+        return r;
+    }
+    *ret = record;
+    return 0;
+}
+
+static int durable(const struct sb_record *record)
+{
+    /* an owned sandbox ends with its owner, so also with the power: there is nothing to be kept for it */
+    return !record->spec || record->spec->lifetime == SANDBOX_LIFETIME_DETACHED;
+}
+
+int sb_record_write(struct sb_record *record, struct sandbox_error **error)
+{
+    return write_document(record->dir, "record", record->json, durable(record), error);
+}
+
+static int interpret(struct sb_record *record, struct sandbox_error **error)
+{
+    const json_t *map = json_object_get(record->json, "map");
+    const char *id = sb_json_str(record->json, "id");
+
+    if (!id || strcmp(id, record->id))
+        return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state"), "the record is another sandbox's");
+    record->map = (struct sb_idmap){
+        .privilege = (uint32_t)sb_json_int(map, "privilege", 99), .uid = (uint32_t)sb_json_int(map, "uid", 0),
+        .gid = (uint32_t)sb_json_int(map, "gid", 0), .uid_start = (uint32_t)sb_json_int(map, "uid_start", 0),
+        .gid_start = (uint32_t)sb_json_int(map, "gid_start", 0), .count = (uint32_t)sb_json_int(map, "count", 0),
+    };
+    if (record->map.privilege > SB_PRIVILEGE_SINGLE || !record->map.count)
+        return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state"), "the record's id map does not verify");
+    return sb_spec_from_json(json_object_get(record->json, "spec"), &record->spec, error);
+}
+
+int sb_record_open(struct sb_engine *engine, const char *id, enum sb_record_lock lock, struct sb_record *ret, struct sandbox_error **error)
+{
+    struct sb_record record = SB_RECORD_INIT;
+    int r;
+
+    if (!sb_id_valid(id))
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "id", .hint = "an id is 64 lowercase hexadecimal digits"), "this is no id");
+    memcpy(record.id, id, SB_ID_SIZE);
+    record.dir = openat(engine->sandboxes, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (record.dir < 0)
+        return errno == ENOENT ? sb_fail(error, SB_ARGS(SANDBOX_ENOTFOUND, .sys_errno = ENOENT, .field = "id"), "there is no sandbox %.12s", id)
+                               : sb_fail_errno(error, errno, "state", "the sandbox's folder can't be opened");
+    r = lock_folder(&record, lock, error);
+    if (r) {
+        sb_record_clear(&record);
+        return r;
+    }
+    r = read_document(record.dir, "record", &record.json, error);
+    if (!r)
+        r = interpret(&record, error);
+    if (r) {
+        if (r == SANDBOX_ENOTFOUND || r == SANDBOX_EINVALID) /* of the record, not of the sandbox */
+            r = SANDBOX_EDAMAGED;
+        if (r != SANDBOX_EDAMAGED) {
+            sb_record_clear(&record);
+            return r;
+        }
+    }
+    *ret = record;
+    return r;
+}
+
+char *sb_record_holder(const struct sb_engine *engine, const char *id)
+{
+    char *text;
+
+    return asprintf(&text, "%s\t%s\n", engine->root_path, id) < 0 ? NULL : text;
+}
+
+json_t *sb_record_read_run(const struct sb_record *record)
+{
+    json_t *json;
+
+    return read_document(record->dir, "run", &json, NULL) ? NULL : json;
+}
+
+int sb_record_write_run(struct sb_record *record, const char *state, const struct sb_identity *init, const char *cause, struct sandbox_error **error)
+{
+    SB_JSON json_t *json = json_pack("{s:s, s:o, s:s}", "state", state, "init", sb_identity_to_json(init), "cause", cause);
+
+    if (!json)
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
+    return write_document(record->dir, "run", json, durable(record), error);
+}
+
+int sb_name_claim(struct sb_engine *engine, const char *name, const char *id, struct sandbox_error **error)
+{
+    if (symlinkat(id, engine->names, name) == 0)
+        return 0;
+    if (errno == EEXIST)
+        return sb_fail(error, SB_ARGS(SANDBOX_EEXISTS, .sys_errno = EEXIST, .field = "name", .hint = "delete that sandbox or take another name"),
+                       "the name %s belongs to another sandbox", name);
+    return sb_fail_errno(error, errno, "state", "the name can't be claimed");
+}
+
+void sb_name_release(struct sb_engine *engine, const char *name, const char *id)
+{
+    char target[SB_ID_SIZE + 1];
+    ssize_t n = readlinkat(engine->names, name, target, sizeof target);
+
+    if (n == SB_ID_SIZE - 1 && !memcmp(target, id, SB_ID_SIZE - 1))
+        unlinkat(engine->names, name, 0);
+}
+
+int sb_record_uses_image(const struct sb_record *record, const char *digest)
+{
+    const char *mine = sb_json_str(json_object_get(record->json, "image"), "digest");
+
+    return mine && !strcmp(mine, digest);
+}
+
+int sb_engine_find(struct sb_engine *engine, int (*wanted)(const struct sb_record *record, const char *what), const char *what, char id[SB_ID_SIZE])
+{
+    int copy = openat(engine->sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), found = 0;
+    DIR *stream = copy < 0 ? NULL : fdopendir(copy);
+    struct dirent *d;
+
+    if (!stream) {
+        sb_close(copy);
+        return 0;
+    }
+    while (!found && (d = readdir(stream))) {
+        struct sb_record record = SB_RECORD_INIT;
+
+        if (sb_id_valid(d->d_name) && !sb_record_open(engine, d->d_name, SB_LOCK_NONE, &record, NULL) && wanted(&record, what)) {
+            memcpy(id, d->d_name, SB_ID_SIZE);
+            found = 1;
+        }
+        sb_record_clear(&record);
+    }
+    closedir(stream);
+    return found;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Undoing what a record intended. Every step may be done twice: whoever is killed here is followed by one who does it again. The
+ * range of ids is given back last, when no file of it is left for its next holder to find. */
+#include "engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <errors.h>
+#include <fs.h>
+
+#include "sweep.h"
+
+enum { ENTRIES_A_STEP = 2000 };
+
+/* A record that can't be read says nothing about cgroups: then all that a sandbox of this id could have. */
+static json_t *all_folders(struct sb_engine *engine, const char *id)
+{
+    json_t *folders = NULL;
+    struct sb_limits limits = {
+        .pids_max = 1,
+        .memory_max = engine->cgroups.v1[SB_CONTROLLER_MEMORY] != NULL,
+        .cpu_max = engine->cgroups.v1[SB_CONTROLLER_CPU] != NULL,
+    };
+
+    return sb_cgroups_plan(&engine->cgroups, id, &limits, &folders, NULL) ? NULL : folders;
+}
+
+static int always(void *data, const char *holder)
+{
+    (void)data;
+    (void)holder;
+    return 1;
+}
+
+static void release_range(struct sb_engine *engine, const char *id, const struct sb_idmap *map)
+{
+    SB_FREE char *holder = engine->map.privilege == SB_PRIVILEGE_ROOT ? sb_record_holder(engine, id) : NULL;
+
+    if (!holder)
+        return;
+    if (map->uid_start)
+        sb_ids_release(map, holder);
+    else
+        sb_ids_sweep(holder, always, NULL); /* its record is lost: by its name */
+}
+
+static int sweep(struct sb_engine *engine, const char *id, struct sandbox_error **error)
+{
+    int exe, r = sb_engine_program(engine, "sandbox-unpack", &exe, error);
+
+    return r ? r : sb_sweep(&engine->map, exe, engine->trash, id, -1, error);
+}
+
+int sb_undo_trash(struct sb_engine *engine, const char *id, const struct sb_idmap *map, struct sandbox_error **error)
+{
+    int r = sb_remove_some(engine->trash, id, ENTRIES_A_STEP);
+
+    if (r == -EAGAIN)
+        return 1;
+    if ((r == -EACCES || r == -EPERM) && engine->map.privilege == SB_PRIVILEGE_SUBIDS)
+        return sweep(engine, id, error); /* files of the user's other ids */
+    if (r)
+        return sb_fail_errno(error, -r, "remove", "the sandbox's files can't be removed");
+    release_range(engine, id, map);
+    return 0;
+}
+
+int sb_undo(struct sb_engine *engine, struct sb_record *record, struct sandbox_error **error)
+{
+    json_t *cgroups = record->json ? json_incref(json_object_get(record->json, "cgroups")) : all_folders(engine, record->id);
+    int r = sb_cgroups_remove(cgroups, record->id);
+
+    json_decref(cgroups);
+    if (r)
+        return sb_fail(error, SB_ARGS(SANDBOX_EBUSY, .sys_errno = -r, .phase = "cgroup", .retryable = 1), "a cgroup of the sandbox can't be removed: %s",
+                       strerrordesc_np(-r));
+    if (record->spec && record->spec->name)
+        sb_name_release(engine, record->spec->name, record->id);
+    if (renameat(engine->sandboxes, record->id, engine->trash, record->id) < 0 && errno != ENOENT)
+        return sb_fail_errno(error, errno, "remove", "the sandbox's folder can't be moved away");
+    return sb_undo_trash(engine, record->id, &record->map, error);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What an earlier process left half done, undone when a state root is opened: sandboxes that were never committed, that were being
+ * deleted, or whose owner is gone; what is left in the trash; id ranges and names of sandboxes that are no more. A sandbox whose
+ * lock somebody holds is somebody's work in progress and left alone. */
+#include "engine.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <errors.h>
+#include <fs.h>
+#include <json.h>
+
+/* Calls each(engine, name) for every entry of a folder. */
+static void each_entry(struct sb_engine *engine, int dir, void (*each)(struct sb_engine *, const char *))
+{
+    int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = copy < 0 ? NULL : fdopendir(copy);
+    struct dirent *d;
+
+    if (!stream) {
+        sb_close(copy);
+        return;
+    }
+    while ((d = readdir(stream)))
+        if (d->d_name[0] != '.')
+            each(engine, d->d_name);
+    closedir(stream);
+}
+
+static int exists(int dir, const char *name)
+{
+    return faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static int owner_lives(const struct sb_record *record)
+{
+    struct sb_identity owner;
+    int fd;
+
+    sb_identity_from_json(json_object_get(record->json, "owner"), &owner);
+    fd = sb_identity_open(&owner);
+    if (fd >= 0)
+        sb_close(fd);
+    return fd != -ESRCH;
+}
+
+/* An uncommitted init ends by itself; one that is being deleted may live on until it is told. */
+static void end_init(const struct sb_record *record)
+{
+    SB_JSON json_t *run = sb_record_read_run(record);
+    struct sb_identity init;
+    SB_CLOSE int fd = -1;
+    struct pollfd p = { .events = POLLIN };
+
+    if (record->json)
+        sb_cgroups_kill(json_object_get(record->json, "cgroups"));
+    if (!run)
+        return;
+    sb_identity_from_json(json_object_get(run, "init"), &init);
+    fd = sb_identity_open(&init);
+    if (fd < 0)
+        return;
+    syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+    p.fd = fd;
+    poll(&p, 1, 2000);
+}
+
+static void repair_one(struct sb_engine *engine, const char *id)
+{
+    char run[SB_ID_SIZE + 16], deleting[SB_ID_SIZE + 16];
+    struct sb_record record = SB_RECORD_INIT;
+    int r, gone;
+
+    if (!sb_id_valid(id))
+        return;
+    snprintf(run, sizeof run, "%s/run", id);
+    snprintf(deleting, sizeof deleting, "%s/deleting", id);
+    r = sb_record_open(engine, id, SB_LOCK_EXCLUSIVE, &record, NULL);
+    if (r == SANDBOX_EBUSY || r == SANDBOX_ENOTFOUND)
+        return;
+    gone = exists(engine->sandboxes, deleting) || !exists(engine->sandboxes, run) ||
+           (!r && record.spec->lifetime == SANDBOX_LIFETIME_OWNED && !owner_lives(&record));
+    if (gone && exists(engine->sandboxes, id)) {
+        end_init(&record);
+        if (sb_undo(engine, &record, NULL) == 1)
+            while (sb_undo_trash(engine, id, &record.map, NULL) == 1)
+                ;
+    }
+    sb_record_clear(&record);
+}
+
+/* Another process may be at it: then both remove, and that does no harm. */
+static void empty_trash(struct sb_engine *engine, const char *name)
+{
+    const struct sb_idmap unknown = { .privilege = engine->map.privilege };
+
+    if (!sb_id_valid(name))
+        return;
+    while (sb_undo_trash(engine, name, &unknown, NULL) == 1)
+        ;
+}
+
+static void repair_name(struct sb_engine *engine, const char *name)
+{
+    char target[SB_ID_SIZE + 1];
+    ssize_t n = readlinkat(engine->names, name, target, sizeof target);
+
+    if (n != SB_ID_SIZE - 1) {
+        unlinkat(engine->names, name, 0);
+        return;
+    }
+    target[n] = 0;
+    if (!sb_id_valid(target) || (!exists(engine->sandboxes, target) && !exists(engine->trash, target)))
+        unlinkat(engine->names, name, 0);
+}
+
+static int range_is_stale(void *data, const char *holder)
+{
+    struct sb_engine *engine = data;
+    const char *tab = strchr(holder, '\t');
+    char id[SB_ID_SIZE];
+
+    if (!tab || strlen(tab) != SB_ID_SIZE + 1)
+        return 0;
+    memcpy(id, tab + 1, SB_ID_SIZE - 1);
+    id[SB_ID_SIZE - 1] = 0;
+    return sb_id_valid(id) && !exists(engine->sandboxes, id) && !exists(engine->trash, id);
+}
+
+int sb_repair(struct sb_engine *engine, struct sandbox_error **error)
+{
+    SB_FREE char *prefix = NULL;
+
+    (void)error;
+    each_entry(engine, engine->sandboxes, repair_one);
+    each_entry(engine, engine->trash, empty_trash);
+    each_entry(engine, engine->names, repair_name);
+    if (engine->map.privilege == SB_PRIVILEGE_ROOT && asprintf(&prefix, "%s\t", engine->root_path) >= 0)
+        sb_ids_sweep(prefix, range_is_stale, engine);
+    return 0;
+}
