@@ -245,6 +245,15 @@ static void set_up_network(int procfs)
     write_sysctl(procfs, "sys/net/ipv4/ip_unprivileged_port_start", "0");
 }
 
+/* One user namespace below this one, init's, and never another: whatever happens inside can't raise it. */
+static void limit_namespaces(int procfs)
+{
+    int r = write_sysctl(procfs, "sys/user/max_user_namespaces", "1");
+
+    if (r)
+        ag_die("lock", -r, "user.max_user_namespaces can't be set");
+}
+
 /* The last step: a user namespace of the same ids below this one, and a copy of the mounts in it. Every mount is locked there, flags
  * and place; pid, network, uts and ipc namespaces stay this one's, so nothing inside has rights over them: not even a fresh procfs can be mounted. A process that
  * stays behind for a moment writes the maps. */
@@ -260,10 +269,6 @@ static void lock_mounts(const struct ag_stage *s, int procfs)
     char byte = 0;
     pid_t helper;
 
-    /* one namespace below this one, ours, and never another: whatever happens inside can't raise it */
-    r = write_sysctl(procfs, "sys/user/max_user_namespaces", "1");
-    if (r)
-        ag_die("lock", -r, "user.max_user_namespaces can't be set");
     if (pipe2(pipes, O_CLOEXEC) < 0)
         ag_die("lock", errno, "no pipe");
     prctl(PR_SET_DUMPABLE, 1); /* the maps are files of ours; nothing else runs here yet */
@@ -343,6 +348,7 @@ void ag_child_main(struct ag_stage *s)
     enter_root(root);
     sb_close(root);
     set_up_network(procfs);
+    limit_namespaces(procfs); /* while /proc/sys can be written */
     ag_child_masks(procfs, s->null);
     sb_close(s->null);
     if (sethostname(SB_PLAN_STRING(s->plan, s->plan->hostname), strlen(SB_PLAN_STRING(s->plan, s->plan->hostname))) < 0)

@@ -45,8 +45,9 @@ int sb_identity_read(pid_t pid, const char *boot, struct sb_identity *ret)
     at = strrchr(text, ')'); /* the name before it may hold anything */
     if (!at || sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &start) != 1)
         return -EBADMSG;
-    *ret = (struct sb_identity){ .pid = pid, .start = (int64_t)start };
-    snprintf(ret->boot, sizeof ret->boot, "%s", boot);
+    struct sb_identity found = { .pid = pid, .start = (int64_t)start };
+    snprintf(found.boot, sizeof found.boot, "%s", boot); /* boot may be ret's own */
+    *ret = found;
     return 0;
 }
 

@@ -119,7 +119,8 @@ static int collect_fds(struct sb_engine *engine, struct sb_record *record, int p
 
 static int start_stage(struct sb_engine *engine, struct sb_launch *launch, struct sb_record *record, struct sandbox_error **error)
 {
-    char *const argv[] = { "sandbox-agent", "stage", NULL };
+    static char name[] = "sandbox-agent", mode[] = "stage";
+    char *const argv[] = { name, mode, NULL };
     SB_CLOSE int plan = -1, far = -1, listen_fd = -1;
     struct sb_control begin = { .type = SB_CONTROL_BEGIN };
     struct stage_fds f;

@@ -24,11 +24,6 @@ static const char *const layer_types[] = {
     "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip",
 };
 
-int sb_digest_valid(const char *digest)
-{
-    return digest && !strncmp(digest, "sha256:", 7) && sb_id_valid(digest + 7);
-}
-
 const char *sb_oci_architecture(void)
 {
 #if defined(__x86_64__)

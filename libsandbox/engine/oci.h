@@ -5,6 +5,7 @@
 #define SB_ENGINE_OCI_H
 
 #include <jansson.h>
+#include <rules.h>
 #include <sandbox.h>
 #include <stddef.h>
 
@@ -36,8 +37,6 @@ struct sb_oci_docker {
     char **layers;
 };
 
-/* "sha256:" and 64 lowercase hex digits. */
-int sb_digest_valid(const char *digest);
 /* This machine's architecture by OCI's name. */
 const char *sb_oci_architecture(void);
 
