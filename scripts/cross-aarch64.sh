@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build-aarch64}
 suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-bookworm}")
-packages=libc6-dev,libseccomp-dev,libjansson-dev,libarchive-dev,libzstd-dev,liblzma-dev,zlib1g-dev,libacl1-dev,libbz2-dev,liblz4-dev,check
+packages=check$(sed -n "s/^build: //p" scripts/packages | tr " " "\n" | grep -e "-dev$" | sed "s/^/,/" | tr -d "\n")
 key=$(printf '%s %s' "$suite" "$packages" | sha256sum | cut -c1-16)
 sysroot=${XDG_CACHE_HOME:-$HOME/.cache}/libsandbox/sysroot-aarch64-$key
 
@@ -23,7 +23,7 @@ if [ ! -e "$sysroot" ]; then
     find "$sysroot.new/usr" -mindepth 1 -maxdepth 1 ! -name lib ! -name include -exec rm -rf {} +
     mv "$sysroot.new" "$sysroot"
 fi
-cat >"$build.ini" <<INI
+cat >"$build.ini.new" <<INI
 [binaries]
 c = 'aarch64-linux-gnu-gcc'
 ar = 'aarch64-linux-gnu-ar'
@@ -45,6 +45,8 @@ cpu_family = 'aarch64'
 cpu = 'armv8-a'
 endian = 'little'
 INI
+cmp -s "$build.ini.new" "$build.ini" || rm -rf "$build" # other libraries: nothing of it can be used again
+mv "$build.ini.new" "$build.ini"
 [ -e "$build/build.ninja" ] || meson setup "$build" --cross-file "$build.ini"
 ninja -C "$build"
 

@@ -111,12 +111,10 @@ static int run(struct sandbox_host *host, const struct sandbox_spec *spec, int c
     return r;
 }
 
-/* Removes the state folder, which must hold no sandbox any more. */
+/* Becomes rm, which removes the state folder and ends with 0. */
 static void remove_state(const char *state)
 {
-    char *const argv[] = { (char *)"rm", (char *)"-rf", (char *)state, NULL };
-
-    execvp(argv[0], argv);
+    execlp("rm", "rm", "-rf", state, (char *)NULL);
 }
 
 int main(int argc, char **argv)
