@@ -92,6 +92,16 @@ static int map_by_helper(pid_t pid, const char *name, uint32_t self, uint32_t st
     return run_helper(name, argv);
 }
 
+/* An extent of a map must lie within one extent of the map above it, and a user's outer map has two: its own id, and its range. So the
+ * maps below it ("0 is 0") are written in two as well. */
+static void format_map(char *text, size_t size, uint32_t start, uint32_t count)
+{
+    if (start == 0 && count > 1)
+        snprintf(text, size, "0 0 1\n1 1 %u\n", count - 1);
+    else
+        snprintf(text, size, "0 %u %u\n", start, count);
+}
+
 int ag_userns_map(int proc, pid_t pid, const struct sb_idmap *map)
 {
     char text[64];
@@ -99,11 +109,11 @@ int ag_userns_map(int proc, pid_t pid, const struct sb_idmap *map)
 
     switch (map->privilege) {
     case SB_PRIVILEGE_ROOT:
-        snprintf(text, sizeof text, "0 %u %u\n", map->uid_start, map->count);
+        format_map(text, sizeof text, map->uid_start, map->count);
         r = write_proc(proc, pid, "uid_map", text);
         if (r)
             return r;
-        snprintf(text, sizeof text, "0 %u %u\n", map->gid_start, map->count);
+        format_map(text, sizeof text, map->gid_start, map->count);
         return write_proc(proc, pid, "gid_map", text);
     case SB_PRIVILEGE_SUBIDS:
         r = map_by_helper(pid, "newuidmap", map->uid, map->uid_start, map->count - 1);
