@@ -49,6 +49,7 @@ struct au_stream {
     struct sha256_ctx sha;
     int compressed;
     int at_end;
+    int has_diff_id, padded;
 };
 void au_source_init(struct au_source *source, const struct sb_unpack_plan *plan);
 /* The next bytes: count, 0 at the end. */
