@@ -103,9 +103,19 @@ static void __attribute__((noreturn)) fail_clone(int error)
 {
     au_fail(error == ENOSPC || error == EUSERS || error == EAGAIN ? SANDBOX_ELIMIT : SANDBOX_EDENIED, error,
             error == EPERM ? "user namespaces are needed: allow them (sysctl kernel.unprivileged_userns_clone, "
-                             "kernel.apparmor_restrict_unprivileged_userns), and don't run inside a chroot"
+                             "kernel.apparmor_restrict_unprivileged_userns), and don't run as a user inside a chroot"
                            : "user namespaces are needed: raise sysctl user.max_user_namespaces",
             "making a user namespace for the unpack helper");
+}
+
+/* The kernel makes no user namespace for a process in a chroot. Root leaves it by entering its own mount namespace anew;
+ * nothing below needs the machine's tree. */
+static void leave_chroot(const struct helper *helper)
+{
+    SB_CLOSE int fd = openat(helper->proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
+
+    if (helper->map.privilege == SB_PRIVILEGE_ROOT && fd >= 0)
+        setns(fd, CLONE_NEWNS); /* where that is forbidden, the clone says so if it matters */
 }
 
 static void become_root_inside(const struct helper *helper)
@@ -349,6 +359,7 @@ int main(void)
     helper.proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (helper.proc < 0 || !ag_is_procfs(helper.proc))
         au_fail(SANDBOX_EUNSUPPORTED, helper.proc < 0 ? errno : 0, "mount a procfs on /proc", "/proc is not a procfs");
+    leave_chroot(&helper);
     switch (helper.plan.job) {
     case SB_UNPACK_DOCUMENT:
     case SB_UNPACK_SCAN:
