@@ -125,6 +125,7 @@ static void drop_capabilities(enum au_role role)
         [AU_ROLE_WRITER] = 1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER | 1u << CAP_FSETID | 1u << CAP_MKNOD | 1ull << CAP_SETFCAP,
         [AU_ROLE_PACKER] = 1u << CAP_DAC_READ_SEARCH,
         [AU_ROLE_REMOVER] = 1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER,
+        [AU_ROLE_ADOPTER] = 1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER | 1u << CAP_FSETID,
     };
     struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
     struct __user_cap_data_struct data[2] = { 0 };

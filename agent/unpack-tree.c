@@ -23,7 +23,7 @@
 #include <fs.h>
 #include <util.h>
 
-enum { TIMES_BYTES_MAX = 256 << 20, BLOCK = 4096 };
+enum { TIMES_BYTES_MAX = 256 << 20, BLOCK = 4096, IMPLIED_MAX = 16384, IMPLIED_BYTES_MAX = 8 << 20 };
 
 struct au_times {
     char *path;
@@ -60,7 +60,25 @@ static void replace_whiteout(struct au_tree *tree, int dir, const char *name, mo
     set_opaque(tree, dir, name, shown);
 }
 
-static int make_folder(struct au_tree *tree, int at, const char *name, const char *shown)
+/* `path` is a folder that no entry has described so far. */
+static void note_implied(struct au_tree *tree, const char *path)
+{
+    if (tree->n_implied % 256 == 0) {
+        char **more = reallocarray(tree->implied, tree->n_implied + 256, sizeof *more);
+
+        if (!more)
+            au_fail(SANDBOX_ENOMEM, 0, NULL, "out of memory");
+        tree->implied = more;
+    }
+    tree->implied_bytes += strlen(path);
+    if (tree->n_implied == IMPLIED_MAX || tree->implied_bytes > IMPLIED_BYTES_MAX)
+        au_fail(SANDBOX_ELIMIT, 0, NULL, "the archive leaves out more than %d folders that it has files in", IMPLIED_MAX);
+    tree->implied[tree->n_implied] = strdup(path);
+    if (!tree->implied[tree->n_implied++])
+        au_fail(SANDBOX_ENOMEM, 0, NULL, "out of memory");
+}
+
+static int make_folder(struct au_tree *tree, int at, const char *name, const char *path, const char *shown)
 {
     int fd = sb_open_beneath(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0);
     struct stat st;
@@ -70,6 +88,7 @@ static int make_folder(struct au_tree *tree, int at, const char *name, const cha
     if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
         if (errno != ENOENT || mkdirat(at, name, 0755) < 0)
             au_fail_errno(errno, "making the folders above '%s'", shown);
+        note_implied(tree, path);
     } else if (S_ISCHR(st.st_mode)) {
         replace_whiteout(tree, at, name, 0755, shown);
     } else if (S_ISLNK(st.st_mode)) {
@@ -85,13 +104,21 @@ static int make_folder(struct au_tree *tree, int at, const char *name, const cha
 
 static int make_folders(struct au_tree *tree, char *path, const char *shown)
 {
+    char whole[AU_PATH_MAX];
     char *save = NULL;
     int at = sb_open_beneath(tree->root, ".", O_PATH | O_DIRECTORY, 0);
 
     if (at < 0)
         au_fail_errno(-at, "opening the layer's folder");
+    memcpy(whole, path, strlen(path) + 1);
     for (char *part = strtok_r(path, "/", &save); part; part = strtok_r(NULL, "/", &save)) {
-        int next = make_folder(tree, at, part, shown);
+        size_t length = (size_t)(part - path) + strlen(part);
+        char cut = whole[length];
+        int next;
+
+        whole[length] = 0;
+        next = make_folder(tree, at, part, whole, shown);
+        whole[length] = cut;
 
         sb_close(at);
         at = next;
@@ -372,8 +399,43 @@ void au_tree_whiteout(struct au_tree *tree, const char *clean, const char *shown
         au_fail_errno(errno, "making the whiteout '%s'", shown);
 }
 
+static int by_path(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Those that no later entry described. */
+static void report_implied(const struct au_tree *tree)
+{
+    char **described = tree->n_implied ? calloc(tree->n_times + 1, sizeof *described) : NULL;
+    struct {
+        struct sb_unpack_member head;
+        char path[AU_PATH_MAX];
+    } record;
+
+    if (!tree->n_implied)
+        return;
+    if (!described)
+        au_fail(SANDBOX_ENOMEM, 0, NULL, "out of memory");
+    for (size_t i = 0; i < tree->n_times; i++)
+        described[i] = tree->times[i].path;
+    qsort(described, tree->n_times, sizeof *described, by_path);
+    for (size_t i = 0; i < tree->n_implied; i++) {
+        size_t length = strlen(tree->implied[i]);
+
+        if (bsearch(&tree->implied[i], described, tree->n_times, sizeof *described, by_path))
+            continue;
+        record.head = (struct sb_unpack_member){ .type = SB_UNPACK_MEMBER_IMPLIED, .name_length = (uint16_t)length };
+        record.head.head = (struct sb_unpack_head){ SB_UNPACK_MEMBER, (uint32_t)(sizeof record.head + length) };
+        memcpy(record.path, tree->implied[i], length);
+        au_send(&record, sizeof record.head + length);
+    }
+    free(described);
+}
+
 void au_tree_finish(struct au_tree *tree)
 {
+    report_implied(tree);
     for (size_t i = 0; i < tree->n_times; i++) {
         const char *path = tree->times[i].path;
         const struct timespec times[2] = { tree->times[i].mtime, tree->times[i].mtime };

@@ -76,7 +76,7 @@ static void receive_plan(struct helper *helper)
         au_fail(SANDBOX_EPROTOCOL, 0, "install the library and its programs from one version",
                 "the unpack helper and the library are of different versions");
     helper->map = plan->map;
-    if (!writes_layer(plan) && plan->job != SB_UNPACK_REMOVE && plan->map.privilege == SB_PRIVILEGE_SUBIDS) {
+    if (!writes_layer(plan) && plan->job != SB_UNPACK_REMOVE && plan->job != SB_UNPACK_ADOPT && plan->map.privilege == SB_PRIVILEGE_SUBIDS) {
         helper->map.privilege = SB_PRIVILEGE_SINGLE; /* who only reads needs one id, which no program has to write */
         helper->map.count = 1;
     }
@@ -241,6 +241,13 @@ void au_job_remove(const struct sb_unpack_plan *plan)
     au_send_result(&result);
 }
 
+static void run_adopter(struct helper *helper)
+{
+    keep_descriptors(-1, SB_UNPACK_FD_DEST, -1);
+    au_confine(AU_ROLE_ADOPTER, &helper->plan, -1, SB_UNPACK_FD_DEST);
+    au_job_adopt(&helper->plan);
+}
+
 /* ---- watching */
 
 static void kill_workers(struct helper *helper)
@@ -372,6 +379,9 @@ int main(void)
         break;
     case SB_UNPACK_REMOVE:
         start_remover(&helper);
+        break;
+    case SB_UNPACK_ADOPT:
+        start(&helper, helper.map.privilege == SB_PRIVILEGE_ROOT ? 0 : user_only, run_adopter);
         break;
     default:
         au_fail(SANDBOX_EPROTOCOL, 0, NULL, "the unpack helper knows no job %u", helper.plan.job);

@@ -26,7 +26,7 @@ void au_progress(enum sb_unpack_phase phase, int64_t done, int64_t entries);
 void au_digest_text(struct sha256_ctx *sha, char text[SB_UNPACK_DIGEST_SIZE]);
 
 /* ---- unpack-confine.c: what a worker gives up before it reads a byte */
-enum au_role { AU_ROLE_READER, AU_ROLE_WRITER, AU_ROLE_PACKER, AU_ROLE_REMOVER };
+enum au_role { AU_ROLE_READER, AU_ROLE_WRITER, AU_ROLE_PACKER, AU_ROLE_REMOVER, AU_ROLE_ADOPTER };
 /* `dest` is the folder that may be written (-1: none); `source` the one that may be read (-1: none). */
 void au_confine(enum au_role role, const struct sb_unpack_plan *plan, int source, int dest);
 
@@ -79,6 +79,8 @@ struct au_tree {
     const struct sb_idmap *map;
     struct au_times *times; /* folders' times, set at the end */
     size_t n_times, room_times, times_bytes;
+    char **implied;         /* folders made because something lies in them */
+    size_t n_implied, implied_bytes;
     int64_t bytes, skipped, xattrs_skipped;
     int root_opaque;
     int64_t file_end; /* of what was written to the file under way */
@@ -107,7 +109,7 @@ void au_tree_hardlink(struct au_tree *tree, const char *clean, const char *targe
 void au_tree_fifo(struct au_tree *tree, const char *clean, const struct au_meta *meta);
 /* `.wh.name` and `.wh..wh..opq`: `clean` is the path with that last part. */
 void au_tree_whiteout(struct au_tree *tree, const char *clean, const char *shown);
-/* Folders' times; everything on disk. */
+/* Folders' times; the implied ones are reported; everything on disk. */
 void au_tree_finish(struct au_tree *tree);
 
 /* ---- the jobs; each sends its result */
@@ -117,5 +119,6 @@ void au_job_inflate(const struct sb_unpack_plan *plan);
 void au_job_layer(const struct sb_unpack_plan *plan, int root);
 void au_job_pack(const struct sb_unpack_plan *plan, int out);
 void au_job_remove(const struct sb_unpack_plan *plan);
+void au_job_adopt(const struct sb_unpack_plan *plan);
 
 #endif

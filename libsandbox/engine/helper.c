@@ -69,7 +69,7 @@ static int add_member(struct sb_helper *helper, const char *packet, size_t size,
         helper->n_members >= MEMBERS_MAX || record.offset < 0 || record.length < 0)
         return broken(error);
     if (record.type == SB_UNPACK_MEMBER_LINK ? !is_name(name + record.name_length, record.link_length)
-                                             : record.type != SB_UNPACK_MEMBER_FILE || record.link_length)
+                                             : (record.type != SB_UNPACK_MEMBER_FILE && record.type != SB_UNPACK_MEMBER_IMPLIED) || record.link_length)
         return broken(error);
     if (helper->n_members == helper->members_room) {
         size_t room = helper->members_room ? helper->members_room * 2 : 64;
@@ -81,7 +81,7 @@ static int add_member(struct sb_helper *helper, const char *packet, size_t size,
         helper->members_room = room;
     }
     member = &helper->members[helper->n_members];
-    *member = (struct sb_member){ .offset = record.offset, .length = record.length };
+    *member = (struct sb_member){ .is_implied = record.type == SB_UNPACK_MEMBER_IMPLIED, .offset = record.offset, .length = record.length };
     member->name = strndup(name, record.name_length);
     if (record.link_length)
         member->link = strndup(name + record.name_length, record.link_length);

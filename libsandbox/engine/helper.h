@@ -9,6 +9,7 @@
 #include <unpack-plan.h>
 
 struct sb_member {
+    int is_implied; /* SB_UNPACK_MEMBER_IMPLIED: only the name counts */
     char *name;
     char *link; /* NULL: a file; a leading "/" means from the archive's root, else from the name's folder */
     int64_t offset, length;
@@ -25,7 +26,7 @@ struct sb_helper {
     struct sb_unpack_progress progress;
     char *document; /* SB_UNPACK_DOCUMENT: with a NUL after it */
     size_t document_size, document_room;
-    struct sb_member *members; /* SB_UNPACK_SCAN */
+    struct sb_member *members; /* SB_UNPACK_SCAN, SB_UNPACK_LAYER */
     size_t n_members, members_room;
 };
 

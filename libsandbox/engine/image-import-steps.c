@@ -181,11 +181,16 @@ static int finished_config(struct sb_import *import, struct sandbox_error **erro
     return r ? r : sb_import_next_layer(import, error);
 }
 
+static int hash_text(struct sb_import *import, enum import_state state, const char *text, struct sandbox_error **error)
+{
+    return sb_import_run_on_text(import, state, SB_UNPACK_DOCUMENT, text, strlen(text), error);
+}
+
 static int make_config(struct sb_import *import, struct sandbox_error **error)
 {
     free(import->record.config);
     import->record.config = sb_oci_make_config((const char(*)[SB_DIGEST_SIZE]) & import->record.layers[0].diff_id, 1);
-    return import->record.config ? sb_import_hash_text(import, IMPORT_MADE_CONFIG, import->record.config, error) : no_memory(error);
+    return import->record.config ? hash_text(import, IMPORT_MADE_CONFIG, import->record.config, error) : no_memory(error);
 }
 
 static int make_manifest(struct sb_import *import, struct sandbox_error **error)
@@ -198,7 +203,7 @@ static int make_manifest(struct sb_import *import, struct sandbox_error **error)
     free(import->record.manifest);
     import->record.manifest =
         layers ? sb_oci_make_manifest(import->record.config_digest, strlen(import->record.config), layers, n) : NULL;
-    return import->record.manifest ? sb_import_hash_text(import, IMPORT_MADE_MANIFEST, import->record.manifest, error) : no_memory(error);
+    return import->record.manifest ? hash_text(import, IMPORT_MADE_MANIFEST, import->record.manifest, error) : no_memory(error);
 }
 
 /* All layers are there: what follows depends on which documents came with them. */
@@ -212,6 +217,12 @@ static int finished_layers(struct sb_import *import, struct sandbox_error **erro
     default:
         return make_config(import, error);
     }
+}
+
+/* After a layer was kept, or after the folder of one that another import brought first was discarded. */
+static int after_layer(struct sb_import *import, struct sandbox_error **error)
+{
+    return import->kind == IMPORT_ROOTFS ? finished_layers(import, error) : sb_import_next_layer(import, error);
 }
 
 static int spend(struct sb_import *import, const struct sb_layer *layer, struct sandbox_error **error)
@@ -236,7 +247,8 @@ int sb_import_next_layer(struct sb_import *import, struct sandbox_error **error)
     struct sb_layer layer;
     int r = 0;
 
-    while (!r && import->layer < import->config.n_layers && sb_layer_find(import->images, import->config.diff_ids[import->layer], &layer))
+    while (!r && import->layer < import->config.n_layers &&
+           sb_layer_find(import->images, import->config.diff_ids[import->layer], import->record.config_digest, import->layer, &layer))
         r = add_layer(import, &layer, error);
     if (r)
         return r;
@@ -261,7 +273,7 @@ static int has_rootfs_layer(struct sb_import *import, const char *diff_id, struc
     struct sb_layer layer;
     int r;
 
-    if (!sb_layer_find(import->images, diff_id, &layer))
+    if (!sb_layer_find(import->images, diff_id, NULL, 0, &layer))
         return sb_import_run(import, IMPORT_LAYER, SB_UNPACK_LAYER, &(struct sb_window){ import->source, 0, import->source_size }, NULL, error);
     r = add_layer(import, &layer, error);
     return r ? r : finished_layers(import, error);
@@ -287,32 +299,71 @@ int sb_import_rootfs(struct sb_import *import, struct sandbox_error **error)
     return sb_import_run(import, IMPORT_LAYER, SB_UNPACK_LAYER, &all, NULL, error);
 }
 
-static int finished_layer(struct sb_import *import, struct sandbox_error **error)
+static int commit_layer(struct sb_import *import, struct sandbox_error **error)
 {
-    const struct sb_unpack_result *result = &import->helper.result;
-    struct sb_layer layer = {
-        .bytes = result->bytes, .stream_bytes = result->stream_bytes, .source_bytes = result->source_bytes,
-        .skipped = result->skipped, .root_opaque = result->root_opaque != 0,
-    };
-    int r;
+    int r = sb_layer_commit(import->images, import->temporary, &import->unpacked, import->record.config_digest, error);
 
-    if (!sb_digest_valid(result->diff_id) ||
-        (import->kind != IMPORT_ROOTFS && strcmp(result->diff_id, import->config.diff_ids[import->layer])))
-        return sb_fail(error, SB_ARGS(SANDBOX_EPROTOCOL), "the unpack helper answered for another layer");
-    memcpy(layer.diff_id, result->diff_id, sizeof layer.diff_id);
-    import->entries_left -= result->entries;
-    r = sb_layer_commit(import->images, import->temporary, &layer, error);
     if (r)
         return r;
     if (import->n_made <= import->config.n_layers) /* there is room for one more than it promises */
-        memcpy(import->made[import->n_made++], layer.diff_id, SB_DIGEST_SIZE);
-    return add_layer(import, &layer, error);
+        memcpy(import->made[import->n_made++], import->unpacked.diff_id, SB_DIGEST_SIZE);
+    r = add_layer(import, &import->unpacked, error);
+    if (r)
+        return r;
+    r = sb_import_discard_folder(import, error); /* another import may have brought the layer first */
+    return r < 0 ? r : r > 0 ? 0 : after_layer(import, error);
 }
 
-/* After the folder of a layer that another import brought first was discarded, or at once. */
-static int after_layer(struct sb_import *import, struct sandbox_error **error)
+/* The names of the layers below from the top, an empty one, and the folders' paths, as the helper wants them. */
+static char *list_for_adoption(const struct sb_import *import, size_t *ret_size, struct sandbox_error **error)
 {
-    return import->kind == IMPORT_ROOTFS ? finished_layers(import, error) : sb_import_next_layer(import, error);
+    char *text = NULL, name[NAME_MAX + 1];
+    FILE *out = open_memstream(&text, ret_size);
+
+    if (!out) {
+        no_memory(error);
+        return NULL;
+    }
+    for (size_t i = import->layer; i-- > 0;) {
+        const struct sb_layer *below = &import->record.layers[i];
+
+        sb_layer_name(import->images, below->diff_id, below->own ? import->record.config_digest : NULL, name);
+        fprintf(out, "%s%c", name, 0);
+        if (below->root_opaque)
+            break;
+    }
+    fputc(0, out);
+    for (size_t i = 0; i < import->helper.n_members; i++)
+        if (import->helper.members[i].is_implied)
+            fprintf(out, "%s%c", import->helper.members[i].name, 0);
+    if (fclose(out) != 0) {
+        free(text);
+        no_memory(error);
+        return NULL;
+    }
+    return text;
+}
+
+static int finished_layer(struct sb_import *import, struct sandbox_error **error)
+{
+    const struct sb_unpack_result *result = &import->helper.result;
+    SB_FREE char *list = NULL;
+    size_t size;
+
+    import->unpacked = (struct sb_layer){
+        .bytes = result->bytes, .stream_bytes = result->stream_bytes, .source_bytes = result->source_bytes,
+        .skipped = result->skipped, .root_opaque = result->root_opaque != 0, .implied = import->helper.n_members > 0 && !result->root_opaque,
+    };
+    if (!sb_digest_valid(result->diff_id) ||
+        (import->kind != IMPORT_ROOTFS && strcmp(result->diff_id, import->config.diff_ids[import->layer])))
+        return sb_fail(error, SB_ARGS(SANDBOX_EPROTOCOL), "the unpack helper answered for another layer");
+    memcpy(import->unpacked.diff_id, result->diff_id, SB_DIGEST_SIZE);
+    import->entries_left -= result->entries;
+    if (!import->unpacked.implied || !import->layer)
+        return commit_layer(import, error);
+    import->unpacked.own = 1;
+    list = list_for_adoption(import, &size, error);
+    return list ? sb_import_run_on_text(import, IMPORT_ADOPT, SB_UNPACK_ADOPT, list, size, error) : SANDBOX_ENOMEM;
 }
 
 static int finished_made(struct sb_import *import, struct sandbox_error **error)
@@ -330,8 +381,6 @@ static int finished_made(struct sb_import *import, struct sandbox_error **error)
 
 int sb_import_finished(struct sb_import *import, struct sandbox_error **error)
 {
-    int r;
-
     switch (import->state) {
     case IMPORT_SCAN:
         return finished_scan(import, error);
@@ -350,11 +399,9 @@ int sb_import_finished(struct sb_import *import, struct sandbox_error **error)
     case IMPORT_HASH:
         return has_rootfs_layer(import, import->helper.result.diff_id, error);
     case IMPORT_LAYER:
-        r = finished_layer(import, error);
-        if (r)
-            return r;
-        r = sb_import_discard_folder(import, error);
-        return r == 0 ? after_layer(import, error) : r < 0 ? r : 0;
+        return finished_layer(import, error);
+    case IMPORT_ADOPT:
+        return commit_layer(import, error);
     case IMPORT_MADE_CONFIG:
     case IMPORT_MADE_MANIFEST:
         return finished_made(import, error);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <errors.h>
+#include <fs.h>
 
 enum { RESTARTS_MAX = 8 };
 static const int64_t default_bytes = (int64_t)64 << 30, default_entries = 4000000;
@@ -30,7 +31,7 @@ static const char *phase_name(enum import_state state)
     static const char *const names[] = {
         [IMPORT_SCAN] = "scan", [IMPORT_INFLATE] = "decompress", [IMPORT_LAYOUT] = "manifest", [IMPORT_INDEX] = "manifest",
         [IMPORT_MANIFEST] = "manifest", [IMPORT_CONFIG] = "manifest", [IMPORT_DOCKER] = "manifest", [IMPORT_HASH] = "hash",
-        [IMPORT_LAYER] = "unpack", [IMPORT_MADE_CONFIG] = "manifest", [IMPORT_MADE_MANIFEST] = "manifest", [IMPORT_DISCARD] = "remove",
+        [IMPORT_LAYER] = "unpack", [IMPORT_MADE_CONFIG] = "manifest", [IMPORT_MADE_MANIFEST] = "manifest", [IMPORT_ADOPT] = "unpack", [IMPORT_DISCARD] = "remove",
     };
 
     return names[state];
@@ -64,6 +65,20 @@ static int open_dest(struct sb_import *import, enum sb_unpack_job job, struct sa
     return 0;
 }
 
+static int dest_of(const struct sb_import *import)
+{
+    switch (import->state) {
+    case IMPORT_INFLATE:
+        return import->spool;
+    case IMPORT_LAYER:
+        return import->dest;
+    case IMPORT_ADOPT:
+        return import->images->layers;
+    default:
+        return -1;
+    }
+}
+
 int sb_import_run(struct sb_import *import, enum import_state state, enum sb_unpack_job job, const struct sb_window *window,
                   const char *digest, struct sandbox_error **error)
 {
@@ -91,8 +106,7 @@ int sb_import_run(struct sb_import *import, enum import_state state, enum sb_unp
         snprintf(plan.diff_id, sizeof plan.diff_id, "%s", import->config.diff_ids[import->layer]);
     snprintf(plan.name, sizeof plan.name, "%s", import->temporary);
     sb_helper_clear(&import->helper);
-    r = sb_helper_start(&import->helper, program, import->op.fd, &plan, window->fd, state == IMPORT_INFLATE ? import->spool : import->dest,
-                        import->dest >= 0 ? import->images->layers : -1, error);
+    r = sb_helper_start(&import->helper, program, import->op.fd, &plan, window->fd, dest_of(import), import->images->layers, error);
     import->op.progress.total = job == SB_UNPACK_FOLDER ? -1 : window->length;
     import->helper.progress.done = 0;
     show_progress(import);
@@ -112,14 +126,17 @@ int sb_import_read(struct sb_import *import, enum import_state state, const char
     return r;
 }
 
-int sb_import_hash_text(struct sb_import *import, enum import_state state, const char *text, struct sandbox_error **error)
+int sb_import_run_on_text(struct sb_import *import, enum import_state state, enum sb_unpack_job job, const char *text, size_t size,
+                          struct sandbox_error **error)
 {
     SB_CLOSE int fd = memfd_create("document", MFD_CLOEXEC);
-    size_t size = strlen(text);
+    int r = fd < 0 ? -errno : sb_write_all(fd, text, size);
 
-    if (fd < 0 || SB_RETRY(write(fd, text, size)) != (ssize_t)size)
-        return sb_fail_errno(error, errno, "manifest", "writing a document to memory");
-    return sb_import_run(import, state, SB_UNPACK_DOCUMENT, &(struct sb_window){ fd, 0, (int64_t)size }, NULL, error);
+    if (!r && lseek(fd, 0, SEEK_SET) < 0)
+        r = -errno;
+    if (r)
+        return sb_fail_errno(error, -r, "manifest", "writing a document to memory");
+    return sb_import_run(import, state, job, &(struct sb_window){ fd, 0, (int64_t)size }, NULL, error);
 }
 
 /* ---- the end */
@@ -157,7 +174,7 @@ int sb_import_commit(struct sb_import *import, struct sandbox_error **error)
     if (lock < 0)
         return lock;
     for (size_t i = 0; i < import->record.n_layers; i++)
-        if (!sb_layer_find(import->images, import->record.layers[i].diff_id, &layer)) {
+        if (!sb_layer_find(import->images, import->record.layers[i].diff_id, import->record.config_digest, i, &layer)) {
             lock = sb_close(lock);
             return restart(import, error);
         }

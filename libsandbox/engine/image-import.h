@@ -19,6 +19,7 @@ enum import_state {
     IMPORT_DOCKER,   /* reading a docker archive's manifest.json */
     IMPORT_HASH,     /* learning a root file system tar's diff id: it may be here already */
     IMPORT_LAYER,    /* unpacking layer number `layer` */
+    IMPORT_ADOPT,    /* completing its folders from the layers below */
     IMPORT_MADE_CONFIG,   /* hashing the config that was made */
     IMPORT_MADE_MANIFEST, /* hashing the manifest that was made */
     IMPORT_DISCARD   /* removing a folder in layers/ */
@@ -55,6 +56,7 @@ struct sb_import {
 
     struct sb_image_record record; /* grows while the import goes on */
     size_t layer;
+    struct sb_layer unpacked; /* that layer, between unpacking and commit */
     char (*made)[SB_DIGEST_SIZE]; /* layers that this import unpacked: removed again when it fails */
     size_t n_made;
 
@@ -72,8 +74,9 @@ int sb_import_run(struct sb_import *import, enum import_state state, enum sb_unp
 /* A document of the bundle, or (name NULL) a blob. */
 int sb_import_read(struct sb_import *import, enum import_state state, const char *name, const struct sb_oci_descriptor *blob,
                    struct sandbox_error **error);
-/* Hashes a text that was made here. */
-int sb_import_hash_text(struct sb_import *import, enum import_state state, const char *text, struct sandbox_error **error);
+/* A job whose source is a text made here. */
+int sb_import_run_on_text(struct sb_import *import, enum import_state state, enum sb_unpack_job job, const char *text, size_t size,
+                          struct sandbox_error **error);
 /* These return 0 when a job runs, or the import is complete (op.image is set). */
 int sb_import_next_layer(struct sb_import *import, struct sandbox_error **error);
 int sb_import_rootfs(struct sb_import *import, struct sandbox_error **error);

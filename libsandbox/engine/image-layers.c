@@ -16,20 +16,22 @@
 #include <fs.h>
 #include <json.h>
 
-void sb_layer_name(const struct sb_images *images, const char *diff_id, char name[NAME_MAX + 1])
+void sb_layer_name(const struct sb_images *images, const char *diff_id, const char *config_digest, char name[NAME_MAX + 1])
 {
     const struct sb_idmap *map = &images->map;
-    const char *hex = diff_id + strlen("sha256:");
+    char key[2 * SB_ID_SIZE];
 
+    snprintf(key, sizeof key, "%s%s%s", diff_id + strlen("sha256:"), config_digest ? "-" : "",
+             config_digest ? config_digest + strlen("sha256:") : "");
     switch (map->privilege) {
     case SB_PRIVILEGE_ROOT:
-        snprintf(name, NAME_MAX + 1, "%s", hex);
+        snprintf(name, NAME_MAX + 1, "%s", key);
         break;
     case SB_PRIVILEGE_SUBIDS: /* other ranges are other owners on disk */
-        snprintf(name, NAME_MAX + 1, "%s.%u-%u-%u-%u-%u", hex, map->uid, map->gid, map->uid_start, map->gid_start, map->count);
+        snprintf(name, NAME_MAX + 1, "%s.%u-%u-%u-%u-%u", key, map->uid, map->gid, map->uid_start, map->gid_start, map->count);
         break;
     default:
-        snprintf(name, NAME_MAX + 1, "%s.single", hex);
+        snprintf(name, NAME_MAX + 1, "%s.single", key);
     }
 }
 
@@ -53,6 +55,7 @@ static int read_figures(const struct sb_images *images, const char *layer_name, 
     ret->source_bytes = sb_json_int(json, "source_bytes", -1);
     ret->skipped = sb_json_int(json, "skipped", -1);
     ret->root_opaque = sb_json_int(json, "opaque", 0) != 0;
+    ret->implied = sb_json_int(json, "implied", 0) != 0;
     return ret->bytes < 0 || ret->stream_bytes < 0 || ret->source_bytes < 0 || ret->skipped < 0 ? -1 : 0;
 }
 
@@ -63,14 +66,22 @@ static int is_folder(int dir, const char *name)
     return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
 }
 
-int sb_layer_find(const struct sb_images *images, const char *diff_id, struct sb_layer *ret)
+static int find(const struct sb_images *images, const char *diff_id, const char *config_digest, struct sb_layer *ret)
 {
-    struct sb_layer layer = { 0 };
     char name[NAME_MAX + 1];
 
-    sb_layer_name(images, diff_id, name);
-    if (!is_folder(images->layers, name) || read_figures(images, name, &layer) < 0)
-        return 0;
+    sb_layer_name(images, diff_id, config_digest, name);
+    return is_folder(images->layers, name) && read_figures(images, name, ret) == 0;
+}
+
+int sb_layer_find(const struct sb_images *images, const char *diff_id, const char *config_digest, size_t index, struct sb_layer *ret)
+{
+    struct sb_layer layer = { 0 };
+
+    if (index && config_digest && find(images, diff_id, config_digest, &layer))
+        layer.own = 1;
+    else if (!find(images, diff_id, NULL, &layer) || (index && layer.implied))
+        return 0; /* one that was unpacked with nothing below it is not the one that is wanted above others */
     memcpy(layer.diff_id, diff_id, sizeof layer.diff_id);
     *ret = layer;
     return 1;
@@ -106,11 +117,12 @@ int sb_layer_begin(const struct sb_images *images, char name[NAME_MAX + 1], stru
     return sb_fail_errno(error, r ? -r : EBUSY, "unpack", "making a folder for the layer");
 }
 
-int sb_layer_commit(const struct sb_images *images, const char *temporary, const struct sb_layer *layer, struct sandbox_error **error)
+int sb_layer_commit(const struct sb_images *images, const char *temporary, const struct sb_layer *layer, const char *config_digest,
+                    struct sandbox_error **error)
 {
-    SB_JSON json_t *json = json_pack("{s:I, s:I, s:I, s:I, s:i}", "bytes", (json_int_t)layer->bytes, "stream_bytes",
+    SB_JSON json_t *json = json_pack("{s:I, s:I, s:I, s:I, s:i, s:i}", "bytes", (json_int_t)layer->bytes, "stream_bytes",
                                      (json_int_t)layer->stream_bytes, "source_bytes", (json_int_t)layer->source_bytes, "skipped",
-                                     (json_int_t)layer->skipped, "opaque", layer->root_opaque);
+                                     (json_int_t)layer->skipped, "opaque", layer->root_opaque, "implied", layer->implied);
     SB_FREE char *text = json ? sb_json_dump(json) : NULL;
     char name[NAME_MAX + 1], figures[NAME_MAX + 1];
     struct sb_layer there = { 0 };
@@ -122,7 +134,7 @@ int sb_layer_commit(const struct sb_images *images, const char *temporary, const
     lock = sb_images_lock(images, error);
     if (lock < 0)
         return lock;
-    sb_layer_name(images, layer->diff_id, name);
+    sb_layer_name(images, layer->diff_id, layer->own ? config_digest : NULL, name);
     figures_name(name, figures);
     if (is_folder(images->layers, name) && read_figures(images, name, &there) == 0)
         return 0;
@@ -224,6 +236,16 @@ static int is_only(const char *layer_name, const char (*only)[SB_DIGEST_SIZE], s
     return 0;
 }
 
+/* A layer's name without the id map. */
+static void note_key(json_t *used, const struct sb_layer *layer, const char *config_digest)
+{
+    char key[2 * SB_ID_SIZE];
+
+    snprintf(key, sizeof key, "%s%s%s", layer->diff_id + strlen("sha256:"), layer->own ? "-" : "",
+             layer->own ? config_digest + strlen("sha256:") : "");
+    json_object_set_new(used, key, json_true());
+}
+
 /* All layers' folder names that images name; -1 when a record can't be read, and so nothing may be removed. */
 static int note_used(const struct sb_images *images, json_t *used)
 {
@@ -238,7 +260,7 @@ static int note_used(const struct sb_images *images, json_t *used)
         if (sb_image_record_read(images, digests[i], &record, NULL) < 0)
             return -1;
         for (size_t j = 0; j < record.n_layers; j++)
-            json_object_set_new(used, record.layers[j].diff_id + strlen("sha256:"), json_true());
+            note_key(used, &record.layers[j], record.config_digest);
         sb_image_record_clear(&record);
     }
     return 0;
@@ -246,10 +268,12 @@ static int note_used(const struct sb_images *images, json_t *used)
 
 static int is_used(const json_t *used, const char *layer_name)
 {
-    char hex[SB_ID_SIZE];
+    char key[2 * SB_ID_SIZE];
 
-    snprintf(hex, sizeof hex, "%.64s", layer_name);
-    return !sb_id_valid(hex) || json_object_get(used, hex) != NULL;
+    if (strspn(layer_name, "0123456789abcdef") != 64)
+        return 1; /* nothing of ours */
+    snprintf(key, sizeof key, "%.*s", (int)strcspn(layer_name, "."), layer_name);
+    return json_object_get(used, key) != NULL;
 }
 
 int sb_layers_take_unused(const struct sb_images *images, const char (*only)[SB_DIGEST_SIZE], size_t n, json_t *taken,

@@ -52,8 +52,8 @@ int sb_image_record_write(const struct sb_images *images, const struct sb_image_
     for (size_t i = 0; i < record->n_layers; i++) {
         const struct sb_layer *layer = &record->layers[i];
 
-        r |= json_array_append_new(layers, json_pack("{s:s, s:I, s:I, s:i}", "diff_id", layer->diff_id, "bytes", (json_int_t)layer->bytes,
-                                                     "skipped", (json_int_t)layer->skipped, "opaque", layer->root_opaque));
+        r |= json_array_append_new(layers, json_pack("{s:s, s:I, s:I, s:i, s:i}", "diff_id", layer->diff_id, "bytes", (json_int_t)layer->bytes,
+                                                     "skipped", (json_int_t)layer->skipped, "opaque", layer->root_opaque, "own", layer->own));
     }
     json = json_pack("{s:i, s:s, s:s, s:s, s:s, s:O}", "schema", SCHEMA, "digest", record->digest, "config_digest", record->config_digest,
                      "manifest", record->manifest, "config", record->config, "layers", layers);
@@ -88,6 +88,7 @@ static int read_layers(const json_t *list, struct sb_image_record *record)
         layer->bytes = sb_json_int(entry, "bytes", -1);
         layer->skipped = sb_json_int(entry, "skipped", -1);
         layer->root_opaque = sb_json_int(entry, "opaque", 0) != 0;
+        layer->own = sb_json_int(entry, "own", 0) != 0;
         if (!sb_digest_valid(diff_id) || layer->bytes < 0 || layer->skipped < 0)
             return -1;
         memcpy(layer->diff_id, diff_id, sizeof layer->diff_id);

@@ -5,7 +5,9 @@
  *   images/HEX.json                one image, by its manifest digest: its documents and its layers; flock'ed shared by who uses it
  *   images/names/NAME              the manifest digest that the name stands for
  *   layers/HEX[.MAP]/              a layer, by diff id, and by the id map where owners on disk depend on it
- *   layers/HEX[.MAP].json          its figures; written first, so that a layer that is there has them
+ *   layers/HEX-HEX[.MAP]/          a layer of one image alone, by its config's digest too: it has folders that its archive didn't
+ *                                  describe and that depend on the layers below it
+ *   layers/….json                  its figures; written first, so that a layer that is there has them
  *   layers/.tmp-RANDOM/            being unpacked or being removed; flock'ed by who does it
  *
  * A layer appears whole by rename. Who records an image checks under the lock that its layers are there, and who removes
@@ -31,6 +33,8 @@ struct sb_layer {
     char diff_id[SB_DIGEST_SIZE];
     int64_t bytes, stream_bytes, source_bytes, skipped;
     int root_opaque;
+    int implied; /* has folders that its archive didn't describe */
+    int own;     /* belongs to one image alone */
 };
 
 struct sb_image_record {
@@ -41,14 +45,15 @@ struct sb_image_record {
 };
 
 /* ---- image-layers.c */
-/* The folder's name in layers/. */
-void sb_layer_name(const struct sb_images *images, const char *diff_id, char name[NAME_MAX + 1]);
-/* 1 when the layer is there (*ret filled), else 0. */
-int sb_layer_find(const struct sb_images *images, const char *diff_id, struct sb_layer *ret);
+/* The folder's name in layers/. `config_digest` NULL: the layer is shared. */
+void sb_layer_name(const struct sb_images *images, const char *diff_id, const char *config_digest, char name[NAME_MAX + 1]);
+/* 1 when layer number `index` of the image with this config (NULL: not known yet) is there (*ret filled), else 0. */
+int sb_layer_find(const struct sb_images *images, const char *diff_id, const char *config_digest, size_t index, struct sb_layer *ret);
 /* A new, locked folder for unpacking: its descriptor, else negative. */
 int sb_layer_begin(const struct sb_images *images, char name[NAME_MAX + 1], struct sandbox_error **error);
 /* Makes an unpacked folder the layer; when another import was faster, the folder stays and is the caller's to remove. */
-int sb_layer_commit(const struct sb_images *images, const char *temporary, const struct sb_layer *layer, struct sandbox_error **error);
+int sb_layer_commit(const struct sb_images *images, const char *temporary, const struct sb_layer *layer, const char *config_digest,
+                    struct sandbox_error **error);
 /* Under the lock: moves the layer aside, under a name that the caller removes. 1: done, 0: there was none, negative: failed. */
 int sb_layer_take_away(const struct sb_images *images, const char *layer_name, char name[NAME_MAX + 1], struct sandbox_error **error);
 /* Removes what nobody holds any more of unfinished or taken-away layers. */

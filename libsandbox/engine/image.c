@@ -118,10 +118,10 @@ static int take_layers(const struct sb_images *images, const struct sb_image_rec
     if (!ref->layers)
         return no_memory(error);
     for (size_t i = first; i < record->n_layers; i++) {
-        if (!sb_layer_find(images, record->layers[i].diff_id, &layer))
+        if (!sb_layer_find(images, record->layers[i].diff_id, record->config_digest, i, &layer))
             return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .field = "image", .phase = "state", .hint = "import the image again"),
                            "the layer %s of image %s is not unpacked here", record->layers[i].diff_id, record->digest);
-        sb_layer_name(images, record->layers[i].diff_id, name);
+        sb_layer_name(images, record->layers[i].diff_id, layer.own ? record->config_digest : NULL, name);
         if (asprintf(&ref->layers[ref->n_layers], "layers/%s", name) < 0) {
             ref->layers[ref->n_layers] = NULL;
             return no_memory(error);

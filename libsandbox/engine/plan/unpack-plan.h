@@ -29,7 +29,10 @@ enum sb_unpack_job {
     SB_UNPACK_INFLATE = 3,  /* source decompressed into the file that dest is, or only hashed */
     SB_UNPACK_LAYER = 4,    /* source is a layer → unpacked into the folder that dest is */
     SB_UNPACK_FOLDER = 5,   /* source is a folder → packed as a tar, unpacked into dest */
-    SB_UNPACK_REMOVE = 6    /* `name` below dest is removed with all in it */
+    SB_UNPACK_REMOVE = 6,   /* `name` below dest is removed with all in it */
+    SB_UNPACK_ADOPT = 7     /* folders of the unpacked layer `name` below dest, which its archive didn't describe, get owner, mode and
+                             * time from the layers below it; source: those layers' names from the top, each ended by a NUL, an empty
+                             * one, then the folders' paths, each ended by a NUL */
 };
 
 enum sb_unpack_flags {
@@ -74,7 +77,11 @@ struct sb_unpack_data {
     struct sb_unpack_head head;
 };
 
-enum sb_unpack_member_type { SB_UNPACK_MEMBER_FILE = 1, SB_UNPACK_MEMBER_LINK = 2 };
+enum sb_unpack_member_type {
+    SB_UNPACK_MEMBER_FILE = 1,
+    SB_UNPACK_MEMBER_LINK = 2,
+    SB_UNPACK_MEMBER_IMPLIED = 3 /* LAYER: a folder that had to be made for an entry below it */
+};
 
 /* Followed by the name (normalised: no "/" in front, no "." or "..") and a link's target, without NULs. */
 struct sb_unpack_member {
