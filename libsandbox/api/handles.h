@@ -42,8 +42,9 @@ int sb_sandbox_new(struct sandbox_host *host, const char *id, struct sandbox **r
 /* Takes the document (also when it fails) after having checked it. */
 int sb_image_new(json_t *document, struct sandbox_image **ret_image, struct sandbox_error **error);
 
-/* The end of every entry point: gives `*failure` (by address, so that the call that sets it may stand among the arguments) an operation and a backend, then to the caller or away; returns r. An error
- * that the caller's variable still held is overwritten, as the header says. host may be NULL. */
+/* The end of every entry point: gives *failure an operation and a backend, then to the caller or away; returns r. An error
+ * that the caller's variable still held is overwritten, as the header says. host may be NULL. failure comes by address, so
+ * that the call which sets it may stand among the arguments. */
 int sb_leave(int r, struct sandbox_error **failure, struct sandbox_error **error, const char *operation,
              const struct sandbox_host *host);
 
