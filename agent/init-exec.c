@@ -25,7 +25,7 @@
 
 #include <util.h>
 
-enum { STATUS = 3, PROCFS = 4 }; /* where those two descriptors go */
+enum { STATUS = 3, PROCFS = 4, ABOVE = 5 }; /* where those two descriptors go, and what is beyond all of them */
 
 static __attribute__((noreturn)) void give_up(enum sb_start_step step, int sys_errno)
 {
@@ -89,10 +89,10 @@ static const char *load_blob(const struct ag_exec *x)
 
 static void keep_descriptors(const struct ag_exec *x)
 {
-    int status = fcntl(x->status_fd, F_DUPFD_CLOEXEC, 64), procfs = fcntl(x->procfs, F_DUPFD_CLOEXEC, 64), stdio[3];
+    int status = fcntl(x->status_fd, F_DUPFD_CLOEXEC, ABOVE), procfs = fcntl(x->procfs, F_DUPFD_CLOEXEC, ABOVE), stdio[3];
 
     for (int i = 0; i < 3; i++)
-        stdio[i] = fcntl(x->fds[i], F_DUPFD_CLOEXEC, 64);
+        stdio[i] = fcntl(x->fds[i], F_DUPFD_CLOEXEC, ABOVE);
     if (status < 0 || dup3(status, STATUS, O_CLOEXEC) < 0)
         _exit(127);
     if (procfs < 0 || dup3(procfs, PROCFS, O_CLOEXEC) < 0)
@@ -120,8 +120,19 @@ static uint64_t take_tag(void)
 
 static void set_limits(const struct ag_exec *x)
 {
+    int score;
+
     struct rlimit processes = { x->plan->nproc_max, x->plan->nproc_max }, was, core = { 1, 1 };
 
+    /* When memory is short, init must not be the one that the kernel takes. The file is only ours to write while we are dumpable; as long as
+     * we have all capabilities of this namespace, nobody inside may trace us for that. */
+    prctl(PR_SET_DUMPABLE, 1);
+    score = openat(PROCFS, "self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (score >= 0 && write(score, "500", 3) < 0) {
+        /* the machine set it higher already */
+    }
+    sb_close(score);
+    prctl(PR_SET_DUMPABLE, 0);
     /* 1: neither a file nor a program of the machine's core_pattern gets the memory of what crashes here */
     if (setrlimit(RLIMIT_CORE, &core) < 0)
         give_up(SB_STEP_CAPABILITIES, errno);

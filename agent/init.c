@@ -30,7 +30,7 @@
 
 #include <util.h>
 
-enum { START_MS = 5000, KILL_MS = 5000, KILL_STEP_MS = 2, SLOTS = SB_EXECS_MAX + 64 };
+enum { START_MS = 5000, KILL_MS = 5000, KILL_STEP_MS = 2, REAP_A_TURN = 64, SLOTS = SB_EXECS_MAX + 64 };
 enum slot_kind { FREE = 0, IDLE, STARTING, RUNNING, KILLING, DIALING };
 enum what { ON_CONNECTION = 0, ON_STATUS, ON_DIAL, ON_LISTEN, ON_SIGNAL, ON_OWNER };
 
@@ -59,7 +59,7 @@ static struct {
     int procfs, epoll, signals;
     int started;
     int daemon_state, daemon_code, daemon_signal;
-    int stopping;
+    int stopping, more_to_reap;
     int64_t stop_until; /* 0: no bound */
     struct slot slots[SLOTS];
     char buffer[sizeof(struct sb_request) + SB_REQUEST_INLINE];
@@ -246,14 +246,20 @@ static void on_exit_of(struct slot *s, int status, const struct rusage *usage)
 
 static void on_signals(void)
 {
-    struct signalfd_siginfo info[8];
+    struct signalfd_siginfo info;
     struct rusage usage;
     int status;
     pid_t pid;
 
-    while (read(in.signals, info, sizeof info) > 0)
-        ;
-    while ((pid = wait4(-1, &status, WNOHANG | WUNTRACED | __WALL, &usage)) > 0) {
+    if (read(in.signals, &info, sizeof info) < 0 && !in.more_to_reap)
+        return;
+    in.more_to_reap = 1;
+    for (int turn = 0; turn < REAP_A_TURN; turn++) { /* orphans that are stopped and continued in a loop must not keep us here */
+        pid = wait4(-1, &status, WNOHANG | WUNTRACED | __WALL, &usage);
+        if (pid <= 0) {
+            in.more_to_reap = 0;
+            break;
+        }
         struct slot *s = NULL;
 
         for (size_t i = 0; i < SLOTS && !s; i++)
@@ -579,16 +585,18 @@ static void cut_bounding_set(uint64_t keep)
 void ag_init_main(const struct sb_plan *plan, int procfs)
 {
     struct epoll_event events[32];
-    sigset_t all;
+    sigset_t children;
 
     in.plan = plan;
     in.procfs = procfs;
     prctl(PR_SET_NAME, "sandbox-init");
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, NULL);
+    /* all others are left at their default and not blocked: then the kernel drops what the inside sends to its init */
+    sigemptyset(&children);
+    sigaddset(&children, SIGCHLD);
+    sigprocmask(SIG_SETMASK, &children, NULL);
     cut_bounding_set(plan->daemon_capabilities);
     in.epoll = epoll_create1(EPOLL_CLOEXEC);
-    in.signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
+    in.signals = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
     if (in.epoll < 0 || in.signals < 0)
         _exit(1);
     fcntl(SB_FD_LISTEN, F_SETFL, O_NONBLOCK);
@@ -597,10 +605,12 @@ void ag_init_main(const struct sb_plan *plan, int procfs)
     if (plan->flags & SB_PLAN_OWNED)
         watch(SB_FD_OWNER, ON_OWNER, 0, EPOLLIN);
     for (;;) {
-        int n = epoll_wait(in.epoll, events, SB_ELEMENTS(events), next_timeout());
+        int n = epoll_wait(in.epoll, events, SB_ELEMENTS(events), in.more_to_reap ? 0 : next_timeout());
 
         for (int i = 0; i < n; i++)
             on_event(&events[i]);
+        if (in.more_to_reap)
+            on_signals();
         run_timers();
     }
 }

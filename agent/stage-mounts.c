@@ -19,11 +19,59 @@
 
 static int clone_tree(int dir, const char *path, const char *what)
 {
-    int fd = open_tree(dir, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_NO_AUTOMOUNT);
+    int fd = open_tree(dir, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_NO_AUTOMOUNT | (*path ? 0 : AT_EMPTY_PATH));
 
     if (fd < 0)
         ag_die("mounts", errno, "%s %s can't be cloned", what, path);
     return fd;
+}
+
+/* Opens a mount's source, the machine's own path, from component to component. A link is followed only when root or the caller made it:
+ * somewhere on the way may be a folder that a sandbox could write before, and its links must not lead us about the machine. */
+static int open_source(const struct ag_stage *s, const char *path)
+{
+    char rest[4096], link[4096], joined[8192];
+    SB_CLOSE int at = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int links = 0;
+
+    if (strlen(path) >= sizeof rest)
+        ag_die("mounts", ENAMETOOLONG, "mount source %s", path);
+    memcpy(rest, path, strlen(path) + 1);
+    for (char *p = rest; *(p += strspn(p, "/"));) {
+        size_t n = strcspn(p, "/");
+        char saved = p[n];
+        struct stat st;
+        int fd;
+
+        p[n] = 0;
+        fd = openat(at, p, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0 || fstat(fd, &st) < 0)
+            ag_die("mounts", errno, "mount source %s: %s", path, p);
+        if (!S_ISLNK(st.st_mode)) {
+            sb_close(at);
+            at = fd;
+            p[n] = saved;
+            p += n;
+            continue;
+        }
+        if ((st.st_uid != 0 && st.st_uid != s->plan->map.uid) || ++links > 40)
+            ag_die("mounts", ELOOP, "mount source %s: %s is a link that neither root nor the caller made: name what it leads to", path, p);
+        ssize_t size = readlinkat(fd, "", link, sizeof link - 1);
+        sb_close(fd);
+        if (size <= 0)
+            ag_die("mounts", size < 0 ? errno : ENOENT, "mount source %s: %s", path, p);
+        link[size] = 0;
+        p[n] = saved;
+        if (snprintf(joined, sizeof joined, "%s%s", link, p + n) >= (int)sizeof rest)
+            ag_die("mounts", ENAMETOOLONG, "mount source %s", path);
+        memcpy(rest, joined, strlen(joined) + 1);
+        p = rest;
+        if (link[0] == '/') {
+            sb_close(at);
+            at = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        }
+    }
+    return SB_TAKE_FD(at);
 }
 
 static void set_attributes(int tree, uint64_t attributes, int idmap, const char *what)
@@ -70,7 +118,13 @@ void ag_stage_open_trees(struct ag_stage *s)
             attributes |= MOUNT_ATTR_RDONLY;
         if (m->flags & SB_PLAN_MOUNT_NOEXEC)
             attributes |= MOUNT_ATTR_NOEXEC;
-        s->mounts[i] = clone_tree(m->flags & SB_PLAN_MOUNT_BELOW_ROOT ? SB_FD_ROOT : AT_FDCWD, source, "mount source");
+        if (m->flags & SB_PLAN_MOUNT_BELOW_ROOT) {
+            s->mounts[i] = clone_tree(SB_FD_ROOT, source, "mount source");
+        } else {
+            SB_CLOSE int fd = open_source(s, source);
+
+            s->mounts[i] = clone_tree(fd, "", source);
+        }
         set_attributes(s->mounts[i], attributes, m->flags & SB_PLAN_MOUNT_IDMAP ? idmap : -1, source);
     }
     sb_close(idmap);

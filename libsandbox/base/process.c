@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { ABOVE = 64, MOST = 32 };
+enum { ABOVE = 32, MOST = 31 };
 
 int sb_spawn(int exe, char *const argv[], const struct sb_spawn_fd *fds, size_t n_fds, pid_t *ret_pid)
 {

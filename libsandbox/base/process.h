@@ -10,7 +10,7 @@
  * closes what a careless host program left open. */
 struct sb_spawn_fd {
     int from;
-    int to; /* 0 … 63 */
+    int to; /* 0 … 31 */
 };
 
 /* Executes the program that `exe` is (a descriptor: opened file or sealed memfd) with argv and an empty environment, default

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Where the agent programs come from: the folder that the caller named, else the installed ones (an AppArmor profile can name
- * those), else the bytes that the library carries, in a sealed memfd that nobody can write, made once. */
+ * those), else the bytes that the library carries, in a sealed memfd that nobody can write, made once.
+ *
+ * A command "#!/proc/self/exe" makes the kernel execute the agent as that command's uid, whose /proc/PID/exe then leads to the
+ * file: an ordinary user's sandbox has the user's own uid inside, and could change the mode of a file that the user owns. So only
+ * a file of root is executed as it is; a user's own is copied into a memfd, whose executable bits are sealed too. */
 #include "engine.h"
 #include "programs.h"
 
@@ -17,6 +21,9 @@
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U
+#endif
+#ifndef F_SEAL_EXEC
+#define F_SEAL_EXEC 0x0020
 #endif
 
 static const struct sb_program *find(const char *name)
@@ -46,13 +53,14 @@ static int open_trusted(const char *folder, const char *name)
     return fd;
 }
 
-static int open_carried(const struct sb_program *program, struct sandbox_error **error)
+static int seal(const char *name, const char *bytes, size_t size, struct sandbox_error **error)
 {
-    SB_CLOSE int fd = memfd_create(program->name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
+    const int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+    SB_CLOSE int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
     int r;
 
     if (fd < 0 && errno == EINVAL) /* before MFD_EXEC */
-        fd = memfd_create(program->name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) {
         r = errno;
         sb_fail_errno(error, r, "agent", "the agent program can't be put into memory");
@@ -60,12 +68,27 @@ static int open_carried(const struct sb_program *program, struct sandbox_error *
             sb_error_set_hint(error, "vm.memfd_noexec forbids it: install the agent programs, or name their folder");
         return sb_code_from_errno(r);
     }
-    r = sb_write_all(fd, program->begin, (size_t)(program->end - program->begin));
-    if (!r && fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+    r = sb_write_all(fd, bytes, size);
+    if (!r && fcntl(fd, F_ADD_SEALS, seals | F_SEAL_EXEC) < 0 && fcntl(fd, F_ADD_SEALS, seals) < 0) /* F_SEAL_EXEC: since 6.3 */
         r = -errno;
     if (r)
         return sb_fail_errno(error, -r, "agent", "the agent program can't be put into memory");
     return SB_TAKE_FD(fd);
+}
+
+/* A program's file: as it is when only root can change it, else its bytes. */
+static int use_file(const char *name, int file, struct sandbox_error **error)
+{
+    SB_FREE char *bytes = NULL;
+    struct stat st;
+    size_t size;
+    int r;
+
+    if (fstat(file, &st) == 0 && st.st_uid == 0)
+        return file;
+    r = sb_read_fd(file, 64 << 20, &bytes, &size);
+    sb_close(file);
+    return r ? sb_fail_errno(error, -r, "agent", "the agent program can't be read") : seal(name, bytes, size, error);
 }
 
 int sb_engine_program(struct sb_engine *engine, const char *name, int *ret_fd, struct sandbox_error **error)
@@ -84,8 +107,11 @@ int sb_engine_program(struct sb_engine *engine, const char *name, int *ret_fd, s
                             "%s/%s can't be used", engine->agent_dir, name);
         } else {
             fd = open_trusted(SB_LIBEXECDIR, name);
-            if (fd < 0)
-                fd = program ? open_carried(program, error) : sb_fail(error, SB_ARGS(SANDBOX_EINTERNAL), "no program %s", name);
+        }
+        if (!r) {
+            fd = fd >= 0   ? use_file(name, fd, error)
+                 : program ? seal(name, program->begin, (size_t)(program->end - program->begin), error)
+                           : sb_fail(error, SB_ARGS(SANDBOX_EINTERNAL), "no program %s", name);
             r = fd < 0 ? fd : 0;
         }
         if (!r)
