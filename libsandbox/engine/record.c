@@ -94,16 +94,21 @@ static int lock_folder(struct sb_record *record, enum sb_record_lock how, struct
 int sb_record_make(struct sb_engine *engine, const char *id, struct sb_record *ret, struct sandbox_error **error)
 {
     struct sb_record record = SB_RECORD_INIT;
+    char fresh[sizeof SB_RECORD_FRESH + SB_ID_SIZE];
     int r;
 
+    /* it gets its name when it is locked: an unlocked one without a record is what a repair removes */
     memcpy(record.id, id, SB_ID_SIZE);
-    if (mkdirat(engine->sandboxes, id, 0700) < 0)
+    snprintf(fresh, sizeof fresh, SB_RECORD_FRESH "%s", id);
+    if (mkdirat(engine->sandboxes, fresh, 0700) < 0)
         return sb_fail_errno(error, errno, "state", "the sandbox's folder can't be made");
-    record.dir = openat(engine->sandboxes, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    record.dir = openat(engine->sandboxes, fresh, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     r = record.dir < 0 ? sb_fail_errno(error, errno, "state", "the sandbox's folder can't be opened") : lock_folder(&record, SB_LOCK_EXCLUSIVE, error);
+    if (!r && renameat2(engine->sandboxes, fresh, engine->sandboxes, id, RENAME_NOREPLACE) < 0)
+        r = sb_fail_errno(error, errno, "state", "the sandbox's folder can't be made");
     if (r) {
         sb_record_clear(&record);
-        sb_remove_tree(engine->sandboxes, id);
+        sb_remove_tree(engine->sandboxes, fresh);
         return r;
     }
     *ret = record;

@@ -13,8 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <errors.h>
@@ -33,7 +35,7 @@ static void each_entry(struct sb_engine *engine, int dir, void (*each)(struct sb
         return;
     }
     while ((d = readdir(stream)))
-        if (d->d_name[0] != '.')
+        if (strcmp(d->d_name, ".") && strcmp(d->d_name, ".."))
             each(engine, d->d_name);
     closedir(stream);
 }
@@ -76,12 +78,23 @@ static void end_init(const struct sb_record *record)
     poll(&p, 1, 2000);
 }
 
+/* A folder that has no name yet. Its maker needs a moment to lock and name it; whoever needs a minute is dead. */
+static void repair_fresh(struct sb_engine *engine, const char *name)
+{
+    struct stat st;
+
+    if (fstatat(engine->sandboxes, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && time(NULL) - st.st_mtim.tv_sec > 60)
+        sb_remove_tree(engine->sandboxes, name);
+}
+
 static void repair_one(struct sb_engine *engine, const char *id)
 {
     char run[SB_ID_SIZE + 16], deleting[SB_ID_SIZE + 16];
     struct sb_record record = SB_RECORD_INIT;
     int r, gone;
 
+    if (!strncmp(id, SB_RECORD_FRESH, strlen(SB_RECORD_FRESH)))
+        repair_fresh(engine, id);
     if (!sb_id_valid(id))
         return;
     snprintf(run, sizeof run, "%s/run", id);
@@ -116,6 +129,8 @@ static void repair_name(struct sb_engine *engine, const char *name)
     char target[SB_ID_SIZE + 1];
     ssize_t n = readlinkat(engine->names, name, target, sizeof target);
 
+    if (name[0] == '.')
+        return;
     if (n != SB_ID_SIZE - 1) {
         unlinkat(engine->names, name, 0);
         return;
