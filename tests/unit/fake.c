@@ -9,8 +9,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <process.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -24,6 +26,8 @@
 #include <unistd.h>
 
 struct fake fake;
+/* of what the calls write down of themselves */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 const char fake_document[] =
     "{\"id\":\"" FAKE_ID "\",\"name\":\"box\",\"state\":\"running\",\"cause\":\"\",\"image\":{\"ref\":\"debian\",\"digest\":\"" FAKE_DIGEST
@@ -39,12 +43,25 @@ struct fake_op {
     int event_fd, timer_fd;
     int left;
     int cancelled;
+    atomic_int steps_at_once;
     const char *kind;
 };
 
 struct fake_driver {
     struct sb_driver driver;
 };
+
+static void called(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void called(const char *format, ...)
+{
+    va_list ap;
+
+    va_start(ap, format);
+    pthread_mutex_lock(&lock);
+    vsnprintf(fake.called, sizeof fake.called, format, ap);
+    pthread_mutex_unlock(&lock);
+    va_end(ap);
+}
 
 static json_t *parse(const char *text)
 {
@@ -77,12 +94,12 @@ static int finish(struct fake_op *op, int result, struct sandbox_error **error)
 static int op_step(struct sb_op *base, struct sandbox_error **error)
 {
     struct fake_op *op = (struct fake_op *)base;
-    int at_once = atomic_fetch_add(&fake.steps_at_once, 1) + 1, r = 1;
+    int at_once = atomic_fetch_add(&op->steps_at_once, 1) + 1, r = 1;
     eventfd_t ticks = 0;
     uint64_t expired = 0;
 
-    if (at_once > atomic_load(&fake.worst_at_once))
-        atomic_store(&fake.worst_at_once, at_once);
+    if (at_once > 1)
+        atomic_fetch_add(&fake.overlaps, 1);
     if (eventfd_read(op->event_fd, &ticks) == 0)
         op->left -= (int)ticks;
     if (read(op->timer_fd, &expired, sizeof expired) == (ssize_t)sizeof expired && expired)
@@ -93,7 +110,7 @@ static int op_step(struct sb_op *base, struct sandbox_error **error)
     op->op.progress.total = fake.steps;
     op->op.progress.done = fake.steps - op->left;
     snprintf(op->op.progress.phase, sizeof op->op.progress.phase, "counting");
-    atomic_fetch_sub(&fake.steps_at_once, 1);
+    atomic_fetch_sub(&op->steps_at_once, 1);
     return r;
 }
 
@@ -115,8 +132,10 @@ static void op_free(struct sb_op *base)
     close(op->event_fd);
     close(op->timer_fd);
     close(op->op.fd);
+    pthread_mutex_lock(&lock);
     if (fake.last == base)
         fake.last = NULL;
+    pthread_mutex_unlock(&lock);
     free(op);
 }
 
@@ -138,7 +157,9 @@ static int begin(const char *kind, struct sb_op **ret_op, struct sandbox_error *
     op->op.fd = epoll_create1(EPOLL_CLOEXEC);
     epoll_ctl(op->op.fd, EPOLL_CTL_ADD, op->event_fd, &event);
     epoll_ctl(op->op.fd, EPOLL_CTL_ADD, op->timer_fd, &event);
+    pthread_mutex_lock(&lock);
     fake.last = &op->op;
+    pthread_mutex_unlock(&lock);
     *ret_op = &op->op;
     return 0;
 }
@@ -159,35 +180,35 @@ static void driver_free(struct sb_driver *driver)
 static int d_create(struct sb_driver *d, const struct sandbox_spec *spec, struct sb_op **ret_op, struct sandbox_error **error)
 {
     (void)d;
-    snprintf(fake.called, sizeof fake.called, "create %s", spec->image);
+    called("create %s", spec->image);
     return begin("create", ret_op, error);
 }
 
 static int d_start(struct sb_driver *d, const char *id, struct sb_op **ret_op, struct sandbox_error **error)
 {
     (void)d;
-    snprintf(fake.called, sizeof fake.called, "start %.8s", id);
+    called("start %.8s", id);
     return begin("start", ret_op, error);
 }
 
 static int d_stop(struct sb_driver *d, const char *id, int64_t grace_ms, struct sb_op **ret_op, struct sandbox_error **error)
 {
     (void)d;
-    snprintf(fake.called, sizeof fake.called, "stop %.8s %lld", id, (long long)grace_ms);
+    called("stop %.8s %lld", id, (long long)grace_ms);
     return begin("stop", ret_op, error);
 }
 
 static int d_remove(struct sb_driver *d, const char *id, struct sb_op **ret_op, struct sandbox_error **error)
 {
     (void)d;
-    snprintf(fake.called, sizeof fake.called, "remove %.8s", id);
+    called("remove %.8s", id);
     return begin("delete", ret_op, error);
 }
 
 static int d_kill(struct sb_driver *d, const char *id, int signal, struct sandbox_error **error)
 {
     (void)d;
-    snprintf(fake.called, sizeof fake.called, "kill %.8s %d", id, signal);
+    called("kill %.8s %d", id, signal);
     return fake.refuses ? sb_fail(error, SB_ARGS(fake.refuses), "refused") : 0;
 }
 
@@ -202,14 +223,14 @@ static int answer(json_t **ret_json, struct sandbox_error **error)
 static int d_inspect(struct sb_driver *d, const char *id, json_t **ret_json, struct sandbox_error **error)
 {
     (void)d;
-    snprintf(fake.called, sizeof fake.called, "inspect %.8s", id);
+    called("inspect %.8s", id);
     return answer(ret_json, error);
 }
 
 static int d_list(struct sb_driver *d, const struct sandbox_list_options *options, json_t **ret_json, struct sandbox_error **error)
 {
     (void)d;
-    snprintf(fake.called, sizeof fake.called, "list %s %s %s", options->name_prefix ? options->name_prefix : "-",
+    called("list %s %s %s", options->name_prefix ? options->name_prefix : "-",
              options->label_key ? options->label_key : "-", options->label_value ? options->label_value : "-");
     return answer(ret_json, error);
 }
@@ -218,7 +239,7 @@ static int d_dial(struct sb_driver *d, const char *id, int port, int64_t timeout
 {
     int pair[2];
 
-    snprintf(fake.called, sizeof fake.called, "dial %.8s %d %lld", id, port, (long long)timeout_ms);
+    called("dial %.8s %d %lld", id, port, (long long)timeout_ms);
     if (fake.dial_waits && poll(&(struct pollfd){ .fd = d->close_fd, .events = POLLIN }, 1, 10000) == 1)
         return sb_fail(error, SB_ARGS(SANDBOX_ECLOSED), "closed while dialling");
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
@@ -232,14 +253,14 @@ static int d_import(struct sb_driver *d, const char *source, const struct sandbo
                     struct sandbox_error **error)
 {
     (void)d;
-    snprintf(fake.called, sizeof fake.called, "import %s %s", source, options->name ? options->name : "-");
+    called("import %s %s", source, options->name ? options->name : "-");
     return begin("import", ret_op, error);
 }
 
 static int d_named(struct sb_driver *d, const char *name, json_t **ret_json, struct sandbox_error **error)
 {
     (void)d;
-    snprintf(fake.called, sizeof fake.called, "inspect %s", name);
+    called("inspect %s", name);
     return answer(ret_json, error);
 }
 
@@ -252,7 +273,7 @@ static int d_all(struct sb_driver *d, json_t **ret_json, struct sandbox_error **
 static int d_change(struct sb_driver *d, const char *name, struct sandbox_error **error)
 {
     (void)d;
-    snprintf(fake.called, sizeof fake.called, "change %s", name);
+    called("change %s", name);
     return fake.refuses ? sb_fail(error, SB_ARGS(fake.refuses), "refused") : 0;
 }
 
@@ -291,7 +312,7 @@ static int exec_kill(struct sb_exec *base, int signal, unsigned int flags, struc
     struct fake_exec *e = (struct fake_exec *)base;
 
     (void)error;
-    snprintf(fake.called, sizeof fake.called, "kill %d %u", signal, flags);
+    called("kill %d %u", signal, flags);
     if (!e->ended)
         kill(e->pid, signal);
     return 0;
@@ -323,12 +344,14 @@ static int d_exec(struct sb_driver *d, const char *id, const struct sb_exec_requ
     int r;
 
     (void)d;
-    snprintf(fake.called, sizeof fake.called, "exec %.8s %s", id, request->argv[0]);
+    called("exec %.8s %s", id, request->argv[0]);
+    pthread_mutex_lock(&lock);
     fake.request = *request;
     fake.request_null = 0;
     for (int i = 0; i < 3; i++)
         if (fstat(request->fds[i], &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3))
             fake.request_null |= 1 << i;
+    pthread_mutex_unlock(&lock);
     if (fake.refuses)
         return sb_fail(error, SB_ARGS(fake.refuses, .field = "argv"), "the fake exec is refused");
     exe = open(request->argv[0], O_RDONLY | O_CLOEXEC);
@@ -354,7 +377,7 @@ static const struct sb_driver_ops all_ops = {
 
 static int fake_open(const char *rest, const struct sandbox_host_options *options, struct sb_op **ret_op, struct sandbox_error **error)
 {
-    snprintf(fake.called, sizeof fake.called, "open %s %s", rest, options->state_root ? options->state_root : "-");
+    called("open %s %s", rest, options->state_root ? options->state_root : "-");
     return begin("open", ret_op, error);
 }
 

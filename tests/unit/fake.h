@@ -21,7 +21,8 @@ struct fake {
     const char *answer;    /* JSON of inspect and list */
     struct sb_driver_ops ops; /* the table in use; a test may take slots out */
     /* what was seen */
-    atomic_int steps_at_once, worst_at_once, cancels, frees, driver_frees, exec_frees;
+    atomic_int overlaps, /* step() of one operation entered twice at once */
+        cancels, frees, driver_frees, exec_frees;
     struct sb_op *last; /* the newest operation */
     char called[64];    /* the last call, such as "stop 100" */
     struct sb_exec_request request; /* the last exec: only numbers and pointers to static strings are good afterwards */
