@@ -11,11 +11,9 @@
 #include "message.h"
 #include "stage.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
-#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -42,6 +40,8 @@ struct slot {
     int fd;           /* the connection; -1: its peer is gone */
     int status_fd;    /* starting */
     int dial_fd;
+    int leaf;         /* its own cgroup, -1: none */
+    char leaf_name[AG_LEAF_NAME];
     pid_t pid;        /* 0: reaped */
     int daemon;
     int sent_signal;  /* the last signal sent by request */
@@ -60,6 +60,7 @@ static struct {
     int started;
     int daemon_state, daemon_code, daemon_signal;
     int stopping, more_to_reap;
+    unsigned long execs;
     int64_t stop_until; /* 0: no bound */
     struct slot slots[SLOTS];
     char buffer[sizeof(struct sb_request) + SB_REQUEST_INLINE];
@@ -104,10 +105,19 @@ static void fail(struct slot *s, enum sb_start_step step, int sys_errno)
     reply(s, &r, -1);
 }
 
+static void drop_leaf(struct slot *s)
+{
+    if (s->leaf < 0)
+        return;
+    s->leaf = sb_close(s->leaf);
+    ag_leaf_remove(s->leaf_name);
+}
+
 /* An exec is over: its slot stays for the connection, if that still stands. */
 static void settle(struct slot *s)
 {
     s->status_fd = forget(s->status_fd);
+    drop_leaf(s);
     s->kind = s->fd >= 0 ? IDLE : FREE;
     s->pid = 0;
     s->until = 0;
@@ -132,10 +142,13 @@ static void finish(struct slot *s)
 static void kill_on(struct slot *s)
 {
     int64_t now = sb_now_ms();
+    int left = s->leaf >= 0 ? ag_leaf_kill(s->leaf) : -1;
 
     if (s->pid > 0)
         kill(s->pid, SIGKILL);
-    if ((ag_kill_tagged(in.procfs, s->tag, SIGKILL) == 0 && s->pid == 0) || now >= s->kill_until) {
+    if (left < 0)
+        left = ag_kill_tagged(in.procfs, s->tag, SIGKILL);
+    if ((left == 0 && s->pid == 0) || now >= s->kill_until) {
         finish(s);
         return;
     }
@@ -151,10 +164,7 @@ static void on_deadline(struct slot *s)
         fail(s, SB_STEP_DEADLINE, ETIMEDOUT);
         if (s->daemon)
             in.daemon_state = SB_DAEMON_NONE;
-        s->status_fd = forget(s->status_fd);
-        s->kind = s->fd >= 0 ? IDLE : FREE; /* the child is reaped as a stranger */
-        s->until = 0;
-        s->pid = 0;
+        settle(s); /* the child is reaped as a stranger */
         break;
     case RUNNING:
         s->timed_out = 1;
@@ -275,33 +285,21 @@ static void on_signals(void)
     }
 }
 
-/* Receives a request and at most four descriptors. 0: none is there; -1: the connection is over or the message is no request. */
-static ssize_t receive(struct slot *s, int fds[4], size_t *n_fds)
+static int is_request(ssize_t n)
 {
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(4 * sizeof(int))];
-    } control;
-    struct iovec iov = { .iov_base = in.buffer, .iov_len = sizeof in.buffer };
-    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space };
     const struct sb_request *q = (const struct sb_request *)in.buffer;
-    ssize_t n = SB_RETRY(recvmsg(s->fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT));
 
-    *n_fds = 0;
-    if (n > 0)
-        for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c))
-            if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
-                *n_fds = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-                memcpy(fds, CMSG_DATA(c), *n_fds * sizeof(int));
-            }
-    if (n < 0 && errno == EAGAIN)
-        return 0;
-    if (n < (ssize_t)sizeof *q || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || q->argc > 65536 || q->envc > 65536 ||
-        q->blob_size > SB_REQUEST_BLOB_MAX)
+    return n >= (ssize_t)sizeof *q && q->argc <= 65536 && q->envc <= 65536 && q->blob_size <= SB_REQUEST_BLOB_MAX &&
+           (q->flags & SB_REQUEST_BLOB_FD ? n == (ssize_t)sizeof *q : (size_t)n == sizeof *q + q->blob_size);
+}
+
+/* Where the new child goes: with a deadline into a cgroup of its own. -1: no cgroups. */
+static int choose_cgroup(struct slot *s, int daemon)
+{
+    if (!(in.plan->flags & SB_PLAN_CGROUP))
         return -1;
-    if (!(q->flags & SB_REQUEST_BLOB_FD) && (size_t)n != sizeof *q + q->blob_size)
-        return -1;
-    return n;
+    s->leaf = !daemon && s->deadline_ms ? ag_leaf_make(++in.execs, s->leaf_name) : -1;
+    return s->leaf >= 0 ? s->leaf : daemon ? SB_FD_CGROUP_DAEMON : SB_FD_CGROUP_EXEC;
 }
 
 static void start(struct slot *s, const struct sb_request *q, int *fds, size_t n_fds, int daemon)
@@ -309,7 +307,7 @@ static void start(struct slot *s, const struct sb_request *q, int *fds, size_t n
     struct ag_exec x = { .plan = in.plan, .request = q, .blob_fd = -1, .procfs = in.procfs, .daemon = daemon };
     struct clone_args args = { .exit_signal = SIGCHLD };
     size_t stdio = daemon ? 0 : 3, want = stdio + (q->flags & SB_REQUEST_BLOB_FD ? 1 : 0);
-    int pipes[2];
+    int pipes[2], cgroup;
     long pid;
 
     if (n_fds != want || q->argc < 1) {
@@ -330,9 +328,11 @@ static void start(struct slot *s, const struct sb_request *q, int *fds, size_t n
         return;
     }
     x.status_fd = pipes[1];
-    if (in.plan->flags & SB_PLAN_CGROUP) {
+    s->deadline_ms = daemon ? 0 : q->timeout_ms;
+    cgroup = choose_cgroup(s, daemon);
+    if (cgroup >= 0) {
         args.flags |= CLONE_INTO_CGROUP;
-        args.cgroup = daemon ? SB_FD_CGROUP_DAEMON : SB_FD_CGROUP_EXEC;
+        args.cgroup = (uint64_t)cgroup;
     }
     pid = syscall(SYS_clone3, &args, sizeof args);
     if (pid == 0)
@@ -341,6 +341,7 @@ static void start(struct slot *s, const struct sb_request *q, int *fds, size_t n
     if (pid < 0) {
         fail(s, SB_STEP_FORK, errno);
         sb_close(pipes[0]);
+        drop_leaf(s);
         return;
     }
     s->kind = STARTING;
@@ -350,7 +351,6 @@ static void start(struct slot *s, const struct sb_request *q, int *fds, size_t n
     s->sent_signal = s->timed_out = 0;
     s->tag = 0;
     memset(&s->status, 0, sizeof s->status);
-    s->deadline_ms = daemon ? 0 : q->timeout_ms;
     s->until = sb_now_ms() + START_MS;
     if (daemon)
         in.daemon_state = SB_DAEMON_STARTING;
@@ -380,31 +380,21 @@ static void on_dialed(struct slot *s)
 
 static void dial(struct slot *s, const struct sb_request *q)
 {
-    struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)q->port) };
-    struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT, .sin6_port = htons((uint16_t)q->port) };
-    int r;
+    int connected;
 
     if (q->port < 1 || q->port > 65535) {
         fail(s, SB_STEP_REQUEST, EINVAL);
         return;
     }
-    s->dial_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    r = s->dial_fd < 0 ? -1 : connect(s->dial_fd, (struct sockaddr *)&v4, sizeof v4);
-    if (r < 0 && errno == ECONNREFUSED) { /* some servers listen on ::1 alone */
-        sb_close(s->dial_fd);
-        s->dial_fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        r = s->dial_fd < 0 ? -1 : connect(s->dial_fd, (struct sockaddr *)&v6, sizeof v6);
-        if (r < 0 && errno != EINPROGRESS)
-            errno = ECONNREFUSED;
-    }
-    if (r < 0 && errno != EINPROGRESS) {
-        fail(s, SB_STEP_DIAL, errno);
-        s->dial_fd = forget(s->dial_fd);
+    s->dial_fd = ag_dial((uint16_t)q->port, &connected);
+    if (s->dial_fd < 0) {
+        fail(s, SB_STEP_DIAL, -s->dial_fd);
+        s->dial_fd = -1;
         return;
     }
     s->kind = DIALING;
     s->until = q->timeout_ms > 0 ? sb_now_ms() + q->timeout_ms : 0;
-    if (r == 0)
+    if (connected)
         on_dialed(s);
     else
         watch(s->dial_fd, ON_DIAL, (size_t)(s - in.slots), EPOLLOUT);
@@ -471,11 +461,11 @@ static void on_request(struct slot *s)
     const struct sb_request *q = (const struct sb_request *)in.buffer;
     int fds[4];
     size_t n_fds;
-    ssize_t n = receive(s, fds, &n_fds);
+    ssize_t n = ag_receive(s->fd, in.buffer, sizeof in.buffer, fds, &n_fds);
 
-    if (n == 0) {
+    if (n == -EAGAIN) {
         return;
-    } else if (n < 0) {
+    } else if (!is_request(n)) {
         drop_connection(s);
     } else if (q->type == SB_REQUEST_KILL) {
         send_signal(s, q);
@@ -518,7 +508,7 @@ static void on_connect(void)
     }
     for (size_t i = 0; i < SLOTS; i++)
         if (in.slots[i].kind == FREE) {
-            in.slots[i] = (struct slot){ .kind = IDLE, .fd = fd, .status_fd = -1, .dial_fd = -1 };
+            in.slots[i] = (struct slot){ .kind = IDLE, .fd = fd, .status_fd = -1, .dial_fd = -1, .leaf = -1 };
             watch(fd, ON_CONNECTION, i, EPOLLIN);
             return;
         }

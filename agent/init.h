@@ -3,6 +3,7 @@
 #ifndef SB_AGENT_INIT_H
 #define SB_AGENT_INIT_H
 
+#include <errno.h>
 #include <plan.h>
 #include <sys/types.h>
 
@@ -30,6 +31,15 @@ __attribute__((noreturn)) void ag_exec_child(const struct ag_exec *x);
 
 /* init-kill.c: sends `signal` to every process whose cgroup namespace is `tag`; how many there were. */
 int ag_kill_tagged(int procfs, uint64_t tag, int signal);
+
+/* init-leaf.c: the exec's own cgroup. make: a descriptor, or -1. kill: SIGKILLs all in it; 0: none was left, 1: some live still, -1: can't. */
+#define AG_LEAF_NAME 32
+int ag_leaf_make(unsigned long number, char name[AG_LEAF_NAME]);
+int ag_leaf_kill(int leaf);
+void ag_leaf_remove(const char *name);
+
+/* init-dial.c: a non-blocking socket that is connected or connecting, or -errno. */
+int ag_dial(uint16_t port, int *ret_connected);
 
 /* init-user.c: "UID[:GID]" or names of the root's own /etc/passwd and /etc/group. 0 or -errno (ENOENT: no such name). */
 int ag_resolve_user(const char *user, uid_t *ret_uid, gid_t *ret_gid);

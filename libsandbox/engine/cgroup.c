@@ -2,6 +2,7 @@
  * See cgroup.h. */
 #include "cgroup.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -299,7 +300,8 @@ static int set_limit_v1(const char *folder, int c, const struct sb_limits *limit
     }
 }
 
-/* The sandbox's init moves its children between the leaves: that takes the right to write cgroup.procs in them and their parent. */
+/* The sandbox's init moves its children between the leaves, which takes the right to write cgroup.procs in them and their parent, and makes
+ * leaves of its own. The limits' files stay root's. */
 static int give(const char *folder, const struct sb_idmap *map, struct sandbox_error **error)
 {
     char path[4200];
@@ -307,7 +309,7 @@ static int give(const char *folder, const struct sb_idmap *map, struct sandbox_e
     if (map->privilege != SB_PRIVILEGE_ROOT)
         return 0;
     snprintf(path, sizeof path, "%s/cgroup.procs", folder);
-    if (chown(path, map->uid_start, map->gid_start) < 0)
+    if (chown(folder, map->uid_start, map->gid_start) < 0 || chown(path, map->uid_start, map->gid_start) < 0)
         return sb_fail_errno(error, errno, "cgroup", "%s can't be given to the sandbox", path);
     return 0;
 }
@@ -370,6 +372,19 @@ int sb_cgroups_kill(const json_t *folders)
     return write_at(first, "cgroup.kill", "1") == 0;
 }
 
+/* Those of execs, which init makes itself: "x-N". */
+static void remove_left_leaves(const char *folder)
+{
+    DIR *stream = opendir(folder);
+    struct dirent *d;
+
+    while (stream && (d = readdir(stream)))
+        if (!strncmp(d->d_name, "x-", 2))
+            unlinkat(dirfd(stream), d->d_name, AT_REMOVEDIR);
+    if (stream)
+        closedir(stream);
+}
+
 int sb_cgroups_remove(const json_t *folders, const char *id)
 {
     int first_error = 0;
@@ -380,6 +395,8 @@ int sb_cgroups_remove(const json_t *folders, const char *id)
 
         if (!is_ours(path, id))
             continue;
+        if (i == 0)
+            remove_left_leaves(path);
         while (rmdir(path) < 0 && errno != ENOENT) {
             if (errno != EBUSY || sb_now_ms() >= until) {
                 first_error = first_error ? first_error : -errno;

@@ -178,7 +178,7 @@ static int create_step(struct sb_op *op, struct sandbox_error **error)
         return 1;
     /* committed in this order: who we are is on disk before init lives on without us */
     if (!r)
-        r = sb_record_write_run(&c->record, "created", &c->launch.identity, "", error);
+        r = sb_record_write_run(&c->record, "created", &c->launch.identity, &c->launch.keeper, "", error);
     if (!r)
         r = sb_launch_commit(&c->launch, error);
     if (r) {

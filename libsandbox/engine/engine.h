@@ -80,9 +80,10 @@ int sb_record_write(struct sb_record *record, struct sandbox_error **error);
 int sb_record_open(struct sb_engine *engine, const char *id, enum sb_record_lock lock, struct sb_record *ret, struct sandbox_error **error);
 /* The line that names a sandbox as holder of an id range. malloc'ed. */
 char *sb_record_holder(const struct sb_engine *engine, const char *id);
-/* The changing part: {"state": "created|running|stopped|failed", "init": identity, "cause": ""}; NULL: never committed. New reference. */
+/* The changing part: {"state": "created|stopped|failed", "init": identity, "keeper": identity, "cause": ""}; NULL: never committed. New reference. */
 json_t *sb_record_read_run(const struct sb_record *record);
-int sb_record_write_run(struct sb_record *record, const char *state, const struct sb_identity *init, const char *cause, struct sandbox_error **error);
+int sb_record_write_run(struct sb_record *record, const char *state, const struct sb_identity *init, const struct sb_identity *keeper, const char *cause,
+                        struct sandbox_error **error);
 /* 1 and the id of a sandbox whose record is wanted(). */
 int sb_engine_find(struct sb_engine *engine, int (*wanted)(const struct sb_record *record, const char *what), const char *what, char id[SB_ID_SIZE]);
 int sb_record_uses_image(const struct sb_record *record, const char *digest);
@@ -119,9 +120,10 @@ char *sb_default_user(const struct sb_record *record);
 /* ---- launch.c: from a record to a live init ---- */
 struct sb_launch {
     struct sb_engine *engine;
-    int control, stage, init; /* socket; pidfds */
+    int control, stage, init; /* socket; pidfds: stage is the keeper's where there is one */
     int epoll;
-    struct sb_identity identity;
+    int kept;                 /* a keeper stands between: init's parent, which lives as long */
+    struct sb_identity identity, keeper;
     int ready;
 };
 /* Makes cgroups, folders, socket and plan, starts the stage. */

@@ -100,6 +100,12 @@ static int collect_fds(struct sb_engine *engine, struct sb_record *record, int p
     f->map[SB_FD_CONTROL].from = control;
     f->map[SB_FD_ROOT].from = engine->root;
     f->map[SB_FD_LISTEN].from = listen_fd;
+    if (record->spec->daemon) {
+        f->owned[SB_FD_LOG] = sb_open_dir(record->dir, "log", 0700);
+        if (f->owned[SB_FD_LOG] < 0)
+            return sb_fail_errno(error, -f->owned[SB_FD_LOG], "log", "the log's folder can't be made");
+        f->map[SB_FD_LOG].from = f->owned[SB_FD_LOG];
+    }
     if (record->spec->lifetime == SANDBOX_LIFETIME_OWNED) {
         f->owned[SB_FD_OWNER] = (int)syscall(SYS_pidfd_open, getpid(), 0);
         if (f->owned[SB_FD_OWNER] < 0)
@@ -119,8 +125,8 @@ static int collect_fds(struct sb_engine *engine, struct sb_record *record, int p
 
 static int start_stage(struct sb_engine *engine, struct sb_launch *launch, struct sb_record *record, struct sandbox_error **error)
 {
-    static char name[] = "sandbox-agent", mode[] = "stage";
-    char *const argv[] = { name, mode, NULL };
+    static char name[] = "sandbox-agent", stage[] = "stage", keeper[] = "keeper", log_bytes[] = "16777216";
+    char *const plain[] = { name, stage, NULL }, *const kept[] = { name, keeper, log_bytes, NULL };
     SB_CLOSE int plan = -1, far = -1, listen_fd = -1;
     struct sb_control begin = { .type = SB_CONTROL_BEGIN };
     struct stage_fds f;
@@ -144,7 +150,7 @@ static int start_stage(struct sb_engine *engine, struct sb_launch *launch, struc
     far = pair[1];
     r = collect_fds(engine, record, plan, far, listen_fd, &f, error);
     if (!r) {
-        r = sb_spawn(program, argv, f.map, SB_FD_STAGE_END, &pid);
+        r = sb_spawn(program, launch->kept ? kept : plain, f.map, SB_FD_STAGE_END, &pid);
         if (r)
             r = sb_fail_errno(error, -r, "stage", "the agent program can't be started");
     }
@@ -152,6 +158,8 @@ static int start_stage(struct sb_engine *engine, struct sb_launch *launch, struc
         launch->stage = (int)syscall(SYS_pidfd_open, pid, 0);
         if (launch->stage < 0)
             r = sb_fail_errno(error, errno, "stage", "the stage can't be watched"); /* it ends when the control socket closes */
+        else if (launch->kept && (r = sb_identity_read(pid, engine->self.boot, &launch->keeper)))
+            r = sb_fail_errno(error, -r, "stage", "the keeper can't be identified");
         else if (send(launch->control, &begin, sizeof begin, MSG_NOSIGNAL) < 0)
             r = sb_fail_errno(error, errno, "stage", "the stage ended early");
     }
@@ -163,7 +171,7 @@ static int start_stage(struct sb_engine *engine, struct sb_launch *launch, struc
 int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct sb_launch *ret, struct sandbox_error **error)
 {
     struct sb_limits limits = { record->spec->memory_max, record->spec->pids_max, record->spec->cpu_max };
-    struct sb_launch launch = { .engine = engine, .control = -1, .stage = -1, .init = -1, .epoll = -1 };
+    struct sb_launch launch = { .engine = engine, .control = -1, .stage = -1, .init = -1, .epoll = -1, .kept = record->spec->daemon != NULL };
     struct epoll_event e = { .events = EPOLLIN };
     int r;
 
@@ -286,7 +294,12 @@ int sb_launch_commit(struct sb_launch *launch, struct sandbox_error **error)
 
     if (send(launch->control, &commit, sizeof commit, MSG_NOSIGNAL) < 0)
         return sb_fail_errno(error, errno, "stage", "init ended early");
-    sb_children_add(launch->engine, launch->init);
+    if (launch->kept) { /* init is the keeper's child, and the keeper ours */
+        sb_children_add(launch->engine, launch->stage);
+        launch->stage = sb_close(launch->stage);
+    } else {
+        sb_children_add(launch->engine, launch->init);
+    }
     launch->init = sb_close(launch->init); /* from now on it is found by its identity */
     return 0;
 }
@@ -310,7 +323,7 @@ void sb_launch_clear(struct sb_launch *launch)
         syscall(SYS_pidfd_send_signal, launch->init, SIGKILL, NULL, 0);
         wait_for(launch->init);
     }
-    if (launch->stage >= 0 && !launch->ready)
+    if (launch->stage >= 0 && !launch->ready && !launch->kept) /* a keeper ends by itself with its stage, and reaps it */
         syscall(SYS_pidfd_send_signal, launch->stage, SIGKILL, NULL, 0);
     wait_for(launch->stage);
     launch->init = sb_close(launch->init);

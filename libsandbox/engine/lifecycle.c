@@ -22,8 +22,8 @@
 #include <json.h>
 
 enum what { START, STOP, REMOVE };
-enum stage { LOCKING, LAUNCHING, STARTING, STOPPING, KILLING, UNDOING, TRASHING };
-enum { LOCK_MS = 2, KILL_MS = 5000, GRACE_MARGIN_MS = 1000 };
+enum stage { LOCKING, LAUNCHING, STARTING, STOPPING, KILLING, KEEPING, UNDOING, TRASHING };
+enum { LOCK_MS = 2, KILL_MS = 5000, KEEPER_MS = 2000, GRACE_MARGIN_MS = 1000 };
 
 struct change {
     struct sb_op op;
@@ -34,7 +34,7 @@ struct change {
     int64_t until; /* of the stage; -1: no bound */
     struct sb_record record;
     struct sb_launch launch;
-    int timer, link, init; /* init: pidfd */
+    int timer, link, init, keeper; /* the last two: pidfds */
     int cancelled;
 };
 
@@ -67,6 +67,9 @@ static int open_init(struct change *c)
     int fd;
 
     if (run) {
+        sb_identity_from_json(json_object_get(run, "keeper"), &init);
+        if (c->what != START)
+            c->keeper = sb_identity_open(&init);
         sb_identity_from_json(json_object_get(run, "init"), &init);
         return sb_identity_open(&init);
     }
@@ -160,9 +163,9 @@ static int on_locked(struct change *c, struct sandbox_error **error)
     }
     c->init = open_init(c);
     if (c->init < 0) {
-        c->stage = UNDOING;
-        arm(c, 0);
-        return 0;
+        c->stage = KEEPING;
+        c->until = sb_now_ms() + KEEPER_MS;
+        return c->keeper >= 0 ? watch(c, c->keeper, error) : 0;
     }
     c->stage = KILLING;
     c->until = sb_now_ms() + KILL_MS;
@@ -215,8 +218,24 @@ static int step_killing(struct change *c, struct sandbox_error **error)
         arm(c, 10);
         return 1;
     }
-    sb_children_reap(c->engine);
     epoll_ctl(c->op.fd, EPOLL_CTL_DEL, c->init, NULL);
+    c->stage = KEEPING;
+    c->until = sb_now_ms() + KEEPER_MS;
+    return c->keeper >= 0 && watch(c, c->keeper, error) ? SANDBOX_EIO : 1;
+}
+
+/* The keeper writes down how init ended; after that nobody writes into the sandbox's folder any more. */
+static int step_keeping(struct change *c)
+{
+    if (c->keeper >= 0 && !has_ended(c->keeper)) {
+        if (sb_now_ms() >= c->until)
+            syscall(SYS_pidfd_send_signal, c->keeper, SIGKILL, NULL, 0);
+        arm(c, 10);
+        return 1;
+    }
+    if (c->keeper >= 0)
+        epoll_ctl(c->op.fd, EPOLL_CTL_DEL, c->keeper, NULL);
+    sb_children_reap(c->engine);
     c->stage = UNDOING;
     return 1;
 }
@@ -230,7 +249,7 @@ static int step_undoing(struct change *c, struct sandbox_error **error)
 
         if (!c->record.spec)
             return 0; /* a damaged one: nothing lives in it any more, and its record can't be changed */
-        return sb_record_write_run(&c->record, "stopped", &none, "", error);
+        return sb_record_write_run(&c->record, "stopped", &none, &none, "", error);
     }
     r = c->stage == UNDOING ? sb_undo(c->engine, &c->record, error) : sb_undo_trash(c->engine, c->record.id, &c->record.map, error);
     if (r == 1) {
@@ -247,7 +266,7 @@ static int step_launching(struct change *c, struct sandbox_error **error)
     if (r == 1)
         return 1;
     if (!r)
-        r = sb_record_write_run(&c->record, "created", &c->launch.identity, "", error);
+        r = sb_record_write_run(&c->record, "created", &c->launch.identity, &c->launch.keeper, "", error);
     if (!r)
         r = sb_launch_commit(&c->launch, error);
     if (!r)
@@ -338,6 +357,9 @@ static int change_step(struct sb_op *op, struct sandbox_error **error)
         case KILLING:
             r = step_killing(c, error);
             break;
+        case KEEPING:
+            r = step_keeping(c);
+            break;
         default:
             r = step_undoing(c, error);
         }
@@ -364,6 +386,7 @@ static void change_free(struct sb_op *op)
     sb_record_clear(&c->record);
     sb_close(c->link);
     sb_close(c->init);
+    sb_close(c->keeper);
     sb_close(c->timer);
     sb_close(c->op.fd);
     free(c);
@@ -378,7 +401,7 @@ static int change_begin(struct sb_driver *driver, enum what what, const char *ph
 
     if (!c)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
-    *c = (struct change){ .engine = (struct sb_engine *)driver, .what = what, .grace_ms = grace_ms, .record = SB_RECORD_INIT, .link = -1, .init = -1,
+    *c = (struct change){ .engine = (struct sb_engine *)driver, .what = what, .grace_ms = grace_ms, .record = SB_RECORD_INIT, .link = -1, .init = -1, .keeper = -1,
                           .launch = { .control = -1, .stage = -1, .init = -1, .epoll = -1 } };
     c->op.ops = &change_ops;
     c->op.progress = (struct sandbox_progress)SANDBOX_PROGRESS_INIT;

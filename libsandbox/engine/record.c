@@ -189,9 +189,11 @@ json_t *sb_record_read_run(const struct sb_record *record)
     return read_document(record->dir, "run", &json, NULL) ? NULL : json;
 }
 
-int sb_record_write_run(struct sb_record *record, const char *state, const struct sb_identity *init, const char *cause, struct sandbox_error **error)
+int sb_record_write_run(struct sb_record *record, const char *state, const struct sb_identity *init, const struct sb_identity *keeper, const char *cause,
+                        struct sandbox_error **error)
 {
-    SB_JSON json_t *json = json_pack("{s:s, s:o, s:s}", "state", state, "init", sb_identity_to_json(init), "cause", cause);
+    SB_JSON json_t *json = json_pack("{s:s, s:o, s:o, s:s}", "state", state, "init", sb_identity_to_json(init), "keeper", sb_identity_to_json(keeper),
+                                     "cause", cause);
 
     if (!json)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");

@@ -61,21 +61,25 @@ static int owner_lives(const struct sb_record *record)
 static void end_init(const struct sb_record *record)
 {
     SB_JSON json_t *run = sb_record_read_run(record);
-    struct sb_identity init;
-    SB_CLOSE int fd = -1;
-    struct pollfd p = { .events = POLLIN };
+    static const char *const who[] = { "init", "keeper" }; /* a keeper ends with its init, unless it hangs */
 
     if (record->json)
         sb_cgroups_kill(json_object_get(record->json, "cgroups"));
-    if (!run)
-        return;
-    sb_identity_from_json(json_object_get(run, "init"), &init);
-    fd = sb_identity_open(&init);
-    if (fd < 0)
-        return;
-    syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
-    p.fd = fd;
-    poll(&p, 1, 2000);
+    for (size_t i = 0; run && i < SB_ELEMENTS(who); i++) {
+        struct pollfd p = { .events = POLLIN };
+        struct sb_identity identity;
+        SB_CLOSE int fd = -1;
+
+        sb_identity_from_json(json_object_get(run, who[i]), &identity);
+        fd = sb_identity_open(&identity);
+        if (fd < 0)
+            continue;
+        p.fd = fd;
+        if (i == 1 && poll(&p, 1, 2000) == 1)
+            continue;
+        syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+        poll(&p, 1, 2000);
+    }
 }
 
 /* A folder that has no name yet. Its maker needs a moment to lock and name it; whoever needs a minute is dead. */
