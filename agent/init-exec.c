@@ -228,9 +228,9 @@ static void verify(const struct ag_exec *x, uid_t uid, gid_t gid, uint64_t set, 
     record->no_new_privs = (uint32_t)prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0);
     record->seccomp = (uint32_t)prctl(PR_GET_SECCOMP, 0, 0, 0, 0);
     if (u[0] != uid || u[1] != uid || u[2] != uid || g[0] != gid || g[1] != gid || g[2] != gid ||
-        (groups != 0 && x->plan->map.privilege != SB_PRIVILEGE_SINGLE) || record->cap_effective != set || record->cap_permitted != set ||
-        record->cap_inheritable || record->cap_ambient || record->cap_bounding != set || record->no_new_privs != 1 ||
-        record->seccomp != (filtered ? SECCOMP_MODE_FILTER : SECCOMP_MODE_DISABLED))
+        (groups != 0 && x->plan->map.privilege != SB_PRIVILEGE_SINGLE) || record->cap_effective != set ||
+        record->cap_permitted != set || record->cap_inheritable || record->cap_ambient || record->cap_bounding != set ||
+        record->no_new_privs != 1 || record->seccomp != (filtered ? SECCOMP_MODE_FILTER : SECCOMP_MODE_DISABLED))
         give_up(SB_STEP_VERIFY, EPERM);
 }
 
@@ -260,6 +260,14 @@ static void execute(const struct command *c)
         p += n + (p[n] == ':');
     }
     give_up(SB_STEP_EXECVE, seen);
+}
+
+/* The bounding set is cut once, by init, to what the daemon may have, so that an exec has little left to drop. */
+void ag_cut_bounding_set(uint64_t keep)
+{
+    for (int c = 0; c < 64; c++)
+        if (!(keep >> c & 1) && prctl(PR_CAPBSET_DROP, c, 0, 0, 0) < 0 && errno == EINVAL)
+            break;
 }
 
 void ag_exec_child(const struct ag_exec *x)

@@ -22,7 +22,8 @@ int ag_leaf_make(unsigned long number, char name[AG_LEAF_NAME])
 
 int ag_leaf_kill(int leaf)
 {
-    SB_CLOSE int kill = openat(leaf, "cgroup.kill", O_WRONLY | O_CLOEXEC), events = openat(leaf, "cgroup.events", O_RDONLY | O_CLOEXEC);
+    SB_CLOSE int kill = openat(leaf, "cgroup.kill", O_WRONLY | O_CLOEXEC),
+                 events = openat(leaf, "cgroup.events", O_RDONLY | O_CLOEXEC);
     char text[256];
     ssize_t n;
 

@@ -37,16 +37,16 @@ enum { EXITED = 1, SIGNALLED = 2, DEADLINE = 3, KILLED = 4 };
 
 struct slot {
     enum slot_kind kind;
-    int fd;           /* the connection; -1: its peer is gone */
-    int status_fd;    /* starting */
+    int fd;        /* the connection; -1: its peer is gone */
+    int status_fd; /* starting */
     int dial_fd;
-    int leaf;         /* its own cgroup, -1: none */
+    int leaf; /* its own cgroup, -1: none */
     char leaf_name[AG_LEAF_NAME];
-    pid_t pid;        /* 0: reaped */
+    pid_t pid; /* 0: reaped */
     int daemon;
-    int sent_signal;  /* the last signal sent by request */
+    int sent_signal; /* the last signal sent by request */
     int timed_out;
-    int64_t until;    /* starting, running, killing, dialing: on sb_now_ms(); 0: no bound */
+    int64_t until; /* starting, running, killing, dialing: on sb_now_ms(); 0: no bound */
     int64_t kill_until;
     int64_t deadline_ms;
     uint64_t tag;
@@ -100,9 +100,7 @@ static void reply(struct slot *s, const struct sb_reply *r, int fd)
 
 static void fail(struct slot *s, enum sb_start_step step, int sys_errno)
 {
-    struct sb_reply r = { .type = SB_REPLY_FAILED, .step = step, .sys_errno = sys_errno };
-
-    reply(s, &r, -1);
+    reply(s, &(struct sb_reply){ .type = SB_REPLY_FAILED, .step = step, .sys_errno = sys_errno }, -1);
 }
 
 static void drop_leaf(struct slot *s)
@@ -411,7 +409,8 @@ static struct slot *daemon_slot(void)
 static void send_signal(struct slot *s, const struct sb_request *q)
 {
     static const struct sb_reply done = { .type = SB_REPLY_DONE };
-    int of_exec = s->kind == RUNNING || s->kind == KILLING; /* then the end is the only answer: its descriptor polls for nothing else */
+    int of_exec =
+        s->kind == RUNNING || s->kind == KILLING; /* then the end is the only answer: its descriptor polls for nothing else */
     struct slot *target = of_exec ? s : daemon_slot();
 
     if (q->signal < 1 || q->signal > 64) {
@@ -435,11 +434,15 @@ static void send_signal(struct slot *s, const struct sb_request *q)
 
 static void tell_status(struct slot *s)
 {
-    struct sb_reply r = { .type = SB_REPLY_STATUS, .started = (uint32_t)in.started, .daemon = (uint32_t)in.daemon_state,
-                          .code = in.daemon_code, .signal = in.daemon_signal };
+    struct sb_reply r = { .type = SB_REPLY_STATUS,
+                          .started = (uint32_t)in.started,
+                          .daemon = (uint32_t)in.daemon_state,
+                          .code = in.daemon_code,
+                          .signal = in.daemon_signal };
 
     for (size_t i = 0; i < SLOTS; i++)
-        r.execs += !in.slots[i].daemon && (in.slots[i].kind == RUNNING || in.slots[i].kind == STARTING || in.slots[i].kind == KILLING);
+        r.execs +=
+            !in.slots[i].daemon && (in.slots[i].kind == RUNNING || in.slots[i].kind == STARTING || in.slots[i].kind == KILLING);
     reply(s, &r, -1);
 }
 
@@ -457,7 +460,6 @@ static void shut_down(const struct sb_request *q)
 
 static void on_request(struct slot *s)
 {
-    struct sb_reply done = { .type = SB_REPLY_DONE };
     const struct sb_request *q = (const struct sb_request *)in.buffer;
     int fds[4];
     size_t n_fds;
@@ -480,7 +482,7 @@ static void on_request(struct slot *s)
         start(s, q, fds, n_fds, 1);
     } else if (q->type == SB_REQUEST_START) {
         in.started = 1;
-        reply(s, &done, -1);
+        reply(s, &(struct sb_reply){ .type = SB_REPLY_DONE }, -1);
     } else if (q->type == SB_REQUEST_DIAL) {
         dial(s, q);
     } else if (q->type == SB_REQUEST_STATUS) {
@@ -564,14 +566,6 @@ static void on_event(const struct epoll_event *e)
     }
 }
 
-/* The bounding set is cut once here to what the daemon may have, so that an exec has little left to drop. */
-static void cut_bounding_set(uint64_t keep)
-{
-    for (int c = 0; c < 64; c++)
-        if (!(keep >> c & 1) && prctl(PR_CAPBSET_DROP, c, 0, 0, 0) < 0 && errno == EINVAL)
-            break;
-}
-
 void ag_init_main(const struct sb_plan *plan, int procfs)
 {
     struct epoll_event events[32];
@@ -584,7 +578,7 @@ void ag_init_main(const struct sb_plan *plan, int procfs)
     sigemptyset(&children);
     sigaddset(&children, SIGCHLD);
     sigprocmask(SIG_SETMASK, &children, NULL);
-    cut_bounding_set(plan->daemon_capabilities);
+    ag_cut_bounding_set(plan->daemon_capabilities);
     in.epoll = epoll_create1(EPOLL_CLOEXEC);
     in.signals = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
     if (in.epoll < 0 || in.signals < 0)

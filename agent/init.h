@@ -29,6 +29,9 @@ struct ag_exec {
 /* Never returns: executes, or writes why not into the status pipe. Runs in a child of init. */
 __attribute__((noreturn)) void ag_exec_child(const struct ag_exec *x);
 
+/* init-exec.c: for init itself, at its start. */
+void ag_cut_bounding_set(uint64_t keep);
+
 /* init-kill.c: sends `signal` to every process whose cgroup namespace is `tag`; how many there were. */
 int ag_kill_tagged(int procfs, uint64_t tag, int signal);
 

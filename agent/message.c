@@ -38,7 +38,9 @@ ssize_t ag_receive(int socket, void *data, size_t size, int fds[4], size_t *ret_
         char space[CMSG_SPACE(4 * sizeof(int))];
     } control;
     struct iovec iov = { .iov_base = data, .iov_len = size };
-    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space };
+    struct msghdr msg = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space
+    };
     ssize_t n = SB_RETRY(recvmsg(socket, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT));
 
     *ret_n_fds = 0;

@@ -55,7 +55,8 @@ static void open_sources(const struct ag_stage *s, struct sources *src)
         snprintf(path, sizeof path, "%s/v%u", s->park, i);
         src->mounts[i] = open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
         if (src->mounts[i] < 0)
-            ag_die("mounts", errno, "the parked mount for %s can't be cloned", SB_PLAN_STRING(s->plan, s->plan->mounts[i].target));
+            ag_die("mounts", errno, "the parked mount for %s can't be cloned",
+                   SB_PLAN_STRING(s->plan, s->plan->mounts[i].target));
     }
 }
 
@@ -73,7 +74,8 @@ static int mount_root(const struct ag_stage *s)
         n += (size_t)snprintf(options + n, sizeof options - n, "l%u%s", i, i ? ":" : "");
     if (mount("overlay", s->park, "overlay", MS_NODEV, options) < 0)
         ag_die("overlay", errno,
-               "the root can't be mounted over %s: the file system of the state root must be able to hold an overlay's upper (ext4, xfs, btrfs, "
+               "the root can't be mounted over %s: the file system of the state root must be able to hold an overlay's upper "
+               "(ext4, xfs, btrfs, "
                "tmpfs; not another overlay)",
                SB_PLAN_STRING(s->plan, s->plan->folder));
     root = open(s->park, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -123,7 +125,8 @@ int ag_child_target(int root, const char *path, int folder)
         parent = sb_open_in_root(root, slash == part ? "/" : part, O_PATH | O_DIRECTORY, 0);
         if (parent < 0)
             return parent;
-        if (want_folder ? mkdirat(parent, slash + 1, 0755) < 0 && errno != EEXIST : mknodat(parent, slash + 1, S_IFREG | 0644, 0) < 0)
+        if (want_folder ? mkdirat(parent, slash + 1, 0755) < 0 && errno != EEXIST
+                        : mknodat(parent, slash + 1, S_IFREG | 0644, 0) < 0)
             return -errno;
         *slash = '/';
         fd = sb_open_in_root(root, part, O_PATH | (want_folder ? O_DIRECTORY : 0), 0);
@@ -148,7 +151,9 @@ static int make_fs(const char *type, const char *const options[][2], size_t n, u
     mnt = fsmount(fs, FSMOUNT_CLOEXEC, attributes);
     if (mnt < 0)
         ag_die(phase, errno, "%s can't be mounted here%s", type,
-               strcmp(type, "proc") ? "" : ": parts of the machine's /proc are hidden (a container?), and the kernel gives no whole one then");
+               strcmp(type, "proc")
+                   ? ""
+                   : ": parts of the machine's /proc are hidden (a container?), and the kernel gives no whole one then");
     return mnt;
 }
 
@@ -207,7 +212,8 @@ static void mount_rest(const struct ag_stage *s, struct sources *src, int root)
             const char *options[][2] = { { "mode", "1777" }, { "size", size } };
 
             snprintf(size, sizeof size, "%llu", (unsigned long long)m->max_bytes);
-            mnt = make_fs("tmpfs", options, 2, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (m->flags & SB_PLAN_MOUNT_READ_ONLY ? MOUNT_ATTR_RDONLY : 0),
+            mnt = make_fs("tmpfs", options, 2,
+                          MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (m->flags & SB_PLAN_MOUNT_READ_ONLY ? MOUNT_ATTR_RDONLY : 0),
                           "mounts");
         } else if (fstat(mnt, &st) < 0) {
             ag_die("mounts", errno, "the source of %s can't be read", where);
@@ -255,8 +261,8 @@ static void limit_namespaces(int procfs)
 }
 
 /* The last step: a user namespace of the same ids below this one, and a copy of the mounts in it. Every mount is locked there, flags
- * and place; pid, network, uts and ipc namespaces stay this one's, so nothing inside has rights over them: not even a fresh procfs can be mounted. A process that
- * stays behind for a moment writes the maps. */
+ * and place; pid, network, uts and ipc namespaces stay this one's, so nothing inside has rights over them: not even a fresh procfs
+ * can be mounted. A process that stays behind for a moment writes the maps. */
 static void lock_mounts(const struct ag_stage *s, int procfs)
 {
     const struct sb_idmap same = {
@@ -315,7 +321,8 @@ static void wait_commit(void)
     if (send(SB_FD_CONTROL, &message, sizeof message, MSG_NOSIGNAL) != (ssize_t)sizeof message)
         _exit(1);
     /* the library has recorded who we are before it commits: should it die first, so do we */
-    if (SB_RETRY(recv(SB_FD_CONTROL, &message, sizeof message, 0)) != (ssize_t)sizeof message || message.type != SB_CONTROL_COMMIT)
+    if (SB_RETRY(recv(SB_FD_CONTROL, &message, sizeof message, 0)) != (ssize_t)sizeof message ||
+        message.type != SB_CONTROL_COMMIT)
         _exit(1);
     close(SB_FD_CONTROL);
 }

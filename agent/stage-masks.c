@@ -15,8 +15,9 @@
 
 static const char *const read_only[] = { "sys", "bus", "fs", "irq", "sysrq-trigger" };
 static const char *const hidden_files[] = {
-    "kcore", "keys", "key-users", "kallsyms", "kmsg", "latency_stats", "timer_list", "timer_stats", "sched_debug", "kpagecount", "kpageflags",
-    "kpagecgroup", "vmallocinfo", "slabinfo", "pagetypeinfo", "iomem", "ioports", "dma", "modules", "config.gz", "interrupts",
+    "kcore",        "keys",        "key-users",  "kallsyms",   "kmsg",        "latency_stats", "timer_list",
+    "timer_stats",  "sched_debug", "kpagecount", "kpageflags", "kpagecgroup", "vmallocinfo",   "slabinfo",
+    "pagetypeinfo", "iomem",       "ioports",    "dma",        "modules",     "config.gz",     "interrupts",
 };
 static const char *const hidden_folders[] = { "acpi", "scsi", "asound", "driver" };
 
@@ -58,8 +59,8 @@ static int empty_folder(void)
     SB_CLOSE int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
     int mnt;
 
-    if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", "2", 0) < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0555", 0) < 0 ||
-        fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+    if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", "2", 0) < 0 ||
+        fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0555", 0) < 0 || fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
         ag_die("masks", errno, "no memory file system");
     mnt = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
     if (mnt < 0)

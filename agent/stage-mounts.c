@@ -55,7 +55,8 @@ static int open_source(const struct ag_stage *s, const char *path)
             continue;
         }
         if ((st.st_uid != 0 && st.st_uid != s->plan->map.uid) || ++links > 40)
-            ag_die("mounts", ELOOP, "mount source %s: %s is a link that neither root nor the caller made: name what it leads to", path, p);
+            ag_die("mounts", ELOOP, "mount source %s: %s is a link that neither root nor the caller made: name what it leads to",
+                   path, p);
         ssize_t size = readlinkat(fd, "", link, sizeof link - 1);
         sb_close(fd);
         if (size <= 0)
@@ -83,8 +84,10 @@ static void set_attributes(int tree, uint64_t attributes, int idmap, const char 
         attr.userns_fd = (uint64_t)idmap;
     }
     if (mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
-        ag_die("mounts", errno, idmap >= 0 ? "%s can't be id-mapped: its file system doesn't know how (ext4, xfs, btrfs and tmpfs do)"
-                                           : "the flags of %s can't be set", what);
+        ag_die("mounts", errno,
+               idmap >= 0 ? "%s can't be id-mapped: its file system doesn't know how (ext4, xfs, btrfs and tmpfs do)"
+                          : "the flags of %s can't be set",
+               what);
 }
 
 void ag_stage_open_trees(struct ag_stage *s)
@@ -152,15 +155,15 @@ static const struct node {
     const char *name;
     unsigned int major, minor, mode;
 } nodes[] = {
-    { "null", 1, 3, 0666 }, { "zero", 1, 5, 0666 }, { "full", 1, 7, 0666 },  { "random", 1, 8, 0666 },
-    { "urandom", 1, 9, 0666 }, { "tty", 5, 0, 0666 }, { "fuse", 10, 229, 0600 },
+    { "null", 1, 3, 0666 },    { "zero", 1, 5, 0666 }, { "full", 1, 7, 0666 },    { "random", 1, 8, 0666 },
+    { "urandom", 1, 9, 0666 }, { "tty", 5, 0, 0666 },  { "fuse", 10, 229, 0600 },
 };
 
 static const struct {
     const char *name, *to;
 } links[] = {
-    { "fd", "/proc/self/fd" }, { "stdin", "/proc/self/fd/0" }, { "stdout", "/proc/self/fd/1" }, { "stderr", "/proc/self/fd/2" },
-    { "ptmx", "pts/ptmx" },
+    { "fd", "/proc/self/fd" },       { "stdin", "/proc/self/fd/0" }, { "stdout", "/proc/self/fd/1" },
+    { "stderr", "/proc/self/fd/2" }, { "ptmx", "pts/ptmx" },
 };
 
 /* Root makes nodes of the sandbox's own; an ordinary user can't and gets the machine's, bound onto empty files. */
@@ -199,7 +202,8 @@ static void fill_dev(struct ag_stage *s)
         if (strcmp(nodes[i].name, "fuse") || (s->plan->flags & SB_PLAN_FUSE))
             make_node(s, &nodes[i], uid, gid);
     for (size_t i = 0; i < SB_ELEMENTS(links); i++)
-        if (symlinkat(links[i].to, s->dev, links[i].name) < 0 || fchownat(s->dev, links[i].name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
+        if (symlinkat(links[i].to, s->dev, links[i].name) < 0 ||
+            fchownat(s->dev, links[i].name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
             ag_die("dev", errno, "/dev/%s can't be made", links[i].name);
     if (mkdirat(s->dev, "pts", 0755) < 0 || fchownat(s->dev, "pts", uid, gid, 0) < 0 || mkdirat(s->dev, "shm", 01777) < 0 ||
         fchownat(s->dev, "shm", uid, gid, 0) < 0)

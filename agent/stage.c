@@ -88,7 +88,8 @@ static const struct sb_plan *load_plan(void)
     const struct sb_plan_filter *filters[] = { &plan->command, &plan->daemon };
     for (size_t i = 0; i < SB_ELEMENTS(filters); i++)
         if (filters[i]->count > 4096 || filters[i]->offset % 8 ||
-            (filters[i]->count && (filters[i]->offset < sizeof *plan || (uint64_t)filters[i]->offset + filters[i]->count * 8u > plan->size)))
+            (filters[i]->count &&
+             (filters[i]->offset < sizeof *plan || (uint64_t)filters[i]->offset + filters[i]->count * 8u > plan->size)))
             ag_die("plan", EBADMSG, "a filter lies outside the plan");
     return plan;
 }
@@ -128,8 +129,9 @@ static void enter_outer(struct ag_stage *s)
             _exit(0);
         r = ag_userns_map(s->proc, getppid(), map);
         if (r)
-            ag_die("idmap", -r, map->privilege == SB_PRIVILEGE_SUBIDS ? "newuidmap or newgidmap refused the ranges of /etc/subuid and subgid"
-                                                                       : "the id map was refused");
+            ag_die("idmap", -r,
+                   map->privilege == SB_PRIVILEGE_SUBIDS ? "newuidmap or newgidmap refused the ranges of /etc/subuid and subgid"
+                                                         : "the id map was refused");
         _exit(0);
     }
     if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
@@ -150,7 +152,8 @@ static void enter_outer(struct ag_stage *s)
         ag_die("root", errno, "the state root can't be named");
     path[n] = 0;
     root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (root < 0 || fstat(root, &now) < 0 || was.st_dev != now.st_dev || was.st_ino != now.st_ino || dup3(root, SB_FD_ROOT, O_CLOEXEC) < 0)
+    if (root < 0 || fstat(root, &now) < 0 || was.st_dev != now.st_dev || was.st_ino != now.st_ino ||
+        dup3(root, SB_FD_ROOT, O_CLOEXEC) < 0)
         ag_die("root", errno ? errno : ESTALE, "the state root moved");
     sb_close(root);
 }
@@ -171,8 +174,8 @@ static void clone_child(struct ag_stage *s)
 {
     int pidfd = -1;
     struct clone_args args = {
-        .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_NEWNET | CLONE_PARENT |
-                 CLONE_PIDFD,
+        .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_NEWNET |
+                 CLONE_PARENT | CLONE_PIDFD,
         .pidfd = (uint64_t)(uintptr_t)&pidfd,
     };
     struct sb_control message = { .type = SB_CONTROL_CLONED };
@@ -186,9 +189,10 @@ static void clone_child(struct ag_stage *s)
     }
     pid = syscall(SYS_clone3, &args, sizeof args);
     if (pid < 0)
-        ag_die("clone", errno, errno == EPERM ? "this kernel or its policy refuses user namespaces"
-                               : errno == ENOSPC ? "no more namespaces: a limit in /proc/sys/user is reached"
-                                                 : "the namespaces can't be made");
+        ag_die("clone", errno,
+               errno == EPERM    ? "this kernel or its policy refuses user namespaces"
+               : errno == ENOSPC ? "no more namespaces: a limit in /proc/sys/user is reached"
+                                 : "the namespaces can't be made");
     if (pid == 0)
         ag_child_main(s);
     message.pid = (int32_t)pid;

@@ -37,7 +37,8 @@ static void open_free(struct sb_op *op)
 
 static const struct sb_op_ops open_ops = { open_step, open_cancel, open_free };
 
-static int local_open(const char *rest, const struct sandbox_host_options *options, struct sb_op **ret_op, struct sandbox_error **error)
+static int local_open(const char *rest, const struct sandbox_host_options *options, struct sb_op **ret_op,
+                      struct sandbox_error **error)
 {
     SB_FREE char *root = NULL;
     struct sb_op *op;
@@ -46,7 +47,8 @@ static int local_open(const char *rest, const struct sandbox_host_options *optio
     if (r)
         return r;
     if (root && options && options->state_root)
-        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "uri", .hint = "name the state root once"), "the state root is given by the URI and by the options");
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "uri", .hint = "name the state root once"),
+                       "the state root is given by the URI and by the options");
     op = calloc(1, sizeof *op);
     if (!op)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
@@ -54,7 +56,10 @@ static int local_open(const char *rest, const struct sandbox_host_options *optio
     op->progress = (struct sandbox_progress)SANDBOX_PROGRESS_INIT;
     op->fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
     r = op->fd < 0 ? sb_fail_errno(error, errno, "open", "no descriptor")
-                   : sb_engine_open(root ? root : options ? options->state_root : NULL, options ? options->agent_dir : NULL, &op->driver, error);
+                   : sb_engine_open(root      ? root
+                                    : options ? options->state_root
+                                              : NULL,
+                                    options ? options->agent_dir : NULL, &op->driver, error);
     if (r) {
         open_free(op);
         return r;

@@ -81,7 +81,8 @@ static int find_mount(const char *mountinfo, const char *controller, char **ret_
     for (char *line = strtok_r(copy, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
         char *dash = strstr(line, " - "), root[4096], point[4096], type[64], options[4096];
 
-        if (!dash || sscanf(line, "%*s %*s %*s %4095s %4095s", root, point) != 2 || sscanf(dash + 3, "%63s %*s %4095s", type, options) != 2)
+        if (!dash || sscanf(line, "%*s %*s %*s %4095s %4095s", root, point) != 2 ||
+            sscanf(dash + 3, "%63s %*s %4095s", type, options) != 2)
             continue;
         if (*controller ? strcmp(type, "cgroup") != 0 || !has_word(options, controller, ",") : strcmp(type, "cgroup2") != 0)
             continue;
@@ -224,8 +225,8 @@ int sb_cgroups_plan(const struct sb_cgroups *cgroups, const char *id, const stru
             return sb_fail(error,
                            SB_ARGS(SANDBOX_EUNSUPPORTED, .phase = "cgroup", .field = controller_names[c],
                                    .hint = "run as root, or where a cgroup with this controller is delegated to you"),
-                           "a %s limit can't be enforced here: no cgroup with the %s controller can be written", controller_names[c],
-                           controller_names[c]);
+                           "a %s limit can't be enforced here: no cgroup with the %s controller can be written",
+                           controller_names[c], controller_names[c]);
     }
     if (r)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");

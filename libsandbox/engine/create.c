@@ -26,7 +26,7 @@ struct create {
     struct sb_record record;
     struct sb_launch launch;
     struct sb_image_ref image; /* held until the record that names it is written */
-    int wake;      /* eventfd: makes the descriptor readable for a cancel */
+    int wake;                  /* eventfd: makes the descriptor readable for a cancel */
     int cancelled;
 };
 
@@ -38,14 +38,19 @@ static int check_mounts(struct sb_engine *engine, const struct sandbox_spec *spe
         struct stat st;
 
         if (m->type == SANDBOX_MOUNT_BIND && stat(m->source, &st) < 0)
-            return sb_fail(error, SB_ARGS(errno == ENOENT ? SANDBOX_ENOTFOUND : sb_code_from_errno(errno), .sys_errno = errno, .phase = "mounts",
-                                          .field = "mounts"),
+            return sb_fail(error,
+                           SB_ARGS(errno == ENOENT ? SANDBOX_ENOTFOUND : sb_code_from_errno(errno), .sys_errno = errno,
+                                   .phase = "mounts", .field = "mounts"),
                            "the mount source %s: %s", m->source, strerrordesc_np(errno));
         if (m->type == SANDBOX_MOUNT_BIND && !S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
-            return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .phase = "mounts", .field = "mounts", .hint = "only folders and regular files can be mounted"),
+            return sb_fail(error,
+                           SB_ARGS(SANDBOX_EINVALID, .phase = "mounts", .field = "mounts",
+                                   .hint = "only folders and regular files can be mounted"),
                            "the mount source %s is neither a folder nor a file", m->source);
         if (m->type == SANDBOX_MOUNT_VOLUME && fstatat(engine->volumes, m->source, &st, AT_SYMLINK_NOFOLLOW) < 0)
-            return sb_fail(error, SB_ARGS(SANDBOX_ENOTFOUND, .sys_errno = errno, .phase = "mounts", .field = "mounts", .hint = "create the volume first"),
+            return sb_fail(error,
+                           SB_ARGS(SANDBOX_ENOTFOUND, .sys_errno = errno, .phase = "mounts", .field = "mounts",
+                                   .hint = "create the volume first"),
                            "there is no volume %s", m->source);
     }
     return 0;
@@ -61,7 +66,8 @@ static json_t *strings(char *const *list)
 }
 
 /* The image's part of the record: pinned digests, layers, and its defaults. */
-static int add_image(struct sb_engine *engine, const struct sandbox_spec *spec, struct sb_image_ref *image, json_t *json, struct sandbox_error **error)
+static int add_image(struct sb_engine *engine, const struct sandbox_spec *spec, struct sb_image_ref *image, json_t *json,
+                     struct sandbox_error **error)
 {
     SB_JSON json_t *layers = json_array();
     int r;
@@ -82,7 +88,9 @@ static int add_image(struct sb_engine *engine, const struct sandbox_spec *spec, 
         for (size_t i = 0; i < image->n_layers; i++)
             json_array_append_new(layers, json_string(image->layers[i]));
     }
-    json_object_set_new(json, "image", json_pack("{s:s, s:s, s:s}", "ref", spec->image, "digest", image->digest, "config_digest", image->config_digest));
+    json_object_set_new(
+        json, "image",
+        json_pack("{s:s, s:s, s:s}", "ref", spec->image, "digest", image->digest, "config_digest", image->config_digest));
     json_object_set(json, "layers", layers);
     json_object_set_new(json, "env", strings(image->env));
     json_object_set_new(json, "user", sb_json_bytes(image->user ? image->user : ""));
@@ -92,11 +100,13 @@ static int add_image(struct sb_engine *engine, const struct sandbox_spec *spec, 
 
 static json_t *map_to_json(const struct sb_idmap *map)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "privilege", (json_int_t)map->privilege, "uid", (json_int_t)map->uid, "gid", (json_int_t)map->gid,
-                     "uid_start", (json_int_t)map->uid_start, "gid_start", (json_int_t)map->gid_start, "count", (json_int_t)map->count);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "privilege", (json_int_t)map->privilege, "uid", (json_int_t)map->uid,
+                     "gid", (json_int_t)map->gid, "uid_start", (json_int_t)map->uid_start, "gid_start",
+                     (json_int_t)map->gid_start, "count", (json_int_t)map->count);
 }
 
-static int fill_record(struct sb_engine *engine, const struct sandbox_spec *spec, struct sb_image_ref *image, struct sb_record *record, struct sandbox_error **error)
+static int fill_record(struct sb_engine *engine, const struct sandbox_spec *spec, struct sb_image_ref *image,
+                       struct sb_record *record, struct sandbox_error **error)
 {
     struct sb_limits limits = { spec->memory_max, spec->pids_max, spec->cpu_max };
     json_t *cgroups = NULL;
@@ -211,7 +221,8 @@ static void create_free(struct sb_op *op)
 
 static const struct sb_op_ops create_ops = { create_step, create_cancel, create_free };
 
-int sb_engine_create(struct sb_driver *driver, const struct sandbox_spec *spec, struct sb_op **ret_op, struct sandbox_error **error)
+int sb_engine_create(struct sb_driver *driver, const struct sandbox_spec *spec, struct sb_op **ret_op,
+                     struct sandbox_error **error)
 {
     struct epoll_event e = { .events = EPOLLIN };
     struct create *c = calloc(1, sizeof *c);
@@ -228,10 +239,12 @@ int sb_engine_create(struct sb_driver *driver, const struct sandbox_spec *spec, 
     c->image = (struct sb_image_ref)SB_IMAGE_REF_INIT;
     c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     c->op.fd = epoll_create1(EPOLL_CLOEXEC);
-    r = c->wake < 0 || c->op.fd < 0 ? sb_fail_errno(error, errno, "create", "no descriptor") : check_mounts(c->engine, spec, error);
+    r = c->wake < 0 || c->op.fd < 0 ? sb_fail_errno(error, errno, "create", "no descriptor")
+                                    : check_mounts(c->engine, spec, error);
     if (!r)
         r = prepare(c, spec, error);
-    if (!r && (epoll_ctl(c->op.fd, EPOLL_CTL_ADD, c->wake, &e) < 0 || epoll_ctl(c->op.fd, EPOLL_CTL_ADD, c->launch.epoll, &e) < 0))
+    if (!r &&
+        (epoll_ctl(c->op.fd, EPOLL_CTL_ADD, c->wake, &e) < 0 || epoll_ctl(c->op.fd, EPOLL_CTL_ADD, c->launch.epoll, &e) < 0))
         r = sb_fail_errno(error, errno, "create", "the stage can't be watched");
     if (r) {
         undo(c);

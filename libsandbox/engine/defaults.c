@@ -82,14 +82,16 @@ static int has(const struct list *l, const char *name)
     return 0;
 }
 
-int sb_environment(const struct sb_record *record, const char *const *more, int for_root, char ***ret_env, size_t *ret_n, struct sandbox_error **error)
+int sb_environment(const struct sb_record *record, const char *const *more, int for_root, char ***ret_env, size_t *ret_n,
+                   struct sandbox_error **error)
 {
     const json_t *image = json_object_get(record->json, "env"), *entry;
     struct list l = { 0 };
     size_t i;
     int r = 0;
 
-    json_array_foreach(image, i, entry) {
+    json_array_foreach(image, i, entry)
+    {
         if (!r)
             r = put(&l, sb_json_get_bytes(entry));
     }

@@ -41,8 +41,8 @@ static void engine_free(struct sb_driver *driver)
     free(engine);
 }
 
-static int image_import(struct sb_driver *driver, const char *source, const struct sandbox_image_import_options *options, struct sb_op **ret_op,
-                        struct sandbox_error **error)
+static int image_import(struct sb_driver *driver, const char *source, const struct sandbox_image_import_options *options,
+                        struct sb_op **ret_op, struct sandbox_error **error)
 {
     return sb_image_import(((struct sb_engine *)driver)->images, source, options, ret_op, error);
 }
@@ -115,14 +115,16 @@ static int open_root(struct sb_engine *engine, const char *root, struct sandbox_
     struct stat st;
 
     if (root && !sb_path_absolute_safe(root))
-        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "state_root", .hint = "give an absolute path without \"..\""), "the state root %s is no path",
-                       root);
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "state_root", .hint = "give an absolute path without \"..\""),
+                       "the state root %s is no path", root);
     engine->root_path = root ? strdup(root) : default_root();
     if (!engine->root_path)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
     engine->root = sb_make_path(engine->root_path);
     if (engine->root == -ELOOP || engine->root == -ENOTDIR)
-        return sb_fail(error, SB_ARGS(SANDBOX_EDENIED, .sys_errno = -engine->root, .phase = "state", .field = "state_root", .hint = "name the folder itself"),
+        return sb_fail(error,
+                       SB_ARGS(SANDBOX_EDENIED, .sys_errno = -engine->root, .phase = "state", .field = "state_root",
+                               .hint = "name the folder itself"),
                        "the state root %s is a symbolic link or not a folder", engine->root_path);
     if (engine->root < 0) {
         int r = sb_fail_errno(error, -engine->root, "state", "the state root %s can't be opened", engine->root_path);
@@ -133,11 +135,14 @@ static int open_root(struct sb_engine *engine, const char *root, struct sandbox_
     if (fstat(engine->root, &st) < 0)
         return sb_fail_errno(error, errno, "state", "the state root can't be read");
     if (st.st_uid != geteuid())
-        return sb_fail(error, SB_ARGS(SANDBOX_EDENIED, .phase = "state", .field = "state_root", .hint = "use a state root of your own"),
+        return sb_fail(error,
+                       SB_ARGS(SANDBOX_EDENIED, .phase = "state", .field = "state_root", .hint = "use a state root of your own"),
                        "the state root %s belongs to uid %u", engine->root_path, st.st_uid);
     if (st.st_mode & 077)
-        return sb_fail(error, SB_ARGS(SANDBOX_EDENIED, .phase = "state", .field = "state_root", .hint = "chmod 700 it, if nobody else wrote there"),
-                       "the state root %s is open to others (mode %03o)", engine->root_path, st.st_mode & 0777);
+        return sb_fail(
+            error,
+            SB_ARGS(SANDBOX_EDENIED, .phase = "state", .field = "state_root", .hint = "chmod 700 it, if nobody else wrote there"),
+            "the state root %s is open to others (mode %03o)", engine->root_path, st.st_mode & 0777);
     return 0;
 }
 
@@ -146,7 +151,10 @@ static int open_folders(struct sb_engine *engine, struct sandbox_error **error)
     const struct {
         const char *name;
         int *fd;
-    } folders[] = { { "sandboxes", &engine->sandboxes }, { "names", &engine->names }, { "trash", &engine->trash }, { "volumes", &engine->volumes } };
+    } folders[] = { { "sandboxes", &engine->sandboxes },
+                    { "names", &engine->names },
+                    { "trash", &engine->trash },
+                    { "volumes", &engine->volumes } };
 
     for (size_t i = 0; i < SB_ELEMENTS(folders); i++) {
         *folders[i].fd = sb_open_dir(engine->root, folders[i].name, 0700);
@@ -172,7 +180,8 @@ int sb_engine_open(const char *root, const char *agent_dir, struct sb_driver **r
     if (!engine)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
     engine->driver.ops = &driver_ops;
-    engine->root = engine->sandboxes = engine->names = engine->trash = engine->volumes = engine->null = engine->agent = engine->unpack_program = -1;
+    engine->root = engine->sandboxes = engine->names = engine->trash = engine->volumes = engine->null = engine->agent =
+        engine->unpack_program = -1;
     pthread_mutex_init(&engine->lock, NULL);
     if (agent_dir && !(engine->agent_dir = strdup(agent_dir)))
         r = sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");

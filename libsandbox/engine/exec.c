@@ -63,7 +63,8 @@ static int collect(struct sb_exec *exec, struct sandbox_exec_result *ret_result,
 
 static int kill_exec(struct sb_exec *exec, int signal, unsigned int flags, struct sandbox_error **error)
 {
-    struct sb_request request = { .type = SB_REQUEST_KILL, .signal = signal,
+    struct sb_request request = { .type = SB_REQUEST_KILL,
+                                  .signal = signal,
                                   .flags = flags & SANDBOX_KILL_DESCENDANTS ? SB_REQUEST_DESCENDANTS : 0 };
     struct sandbox_error *why = NULL;
     int r = sb_link_send(exec->fd, &request, NULL, NULL, 0, &why);
@@ -90,11 +91,12 @@ static const struct sb_exec_ops exec_ops = { collect, kill_exec, free_exec };
 
 static int is_root(const char *user)
 {
-    return !strncmp(user, "0", 1) ? user[1] == 0 || user[1] == ':' : !strncmp(user, "root", 4) && (user[4] == 0 || user[4] == ':');
+    return !strncmp(user, "0", 1) ? user[1] == 0 || user[1] == ':'
+                                  : !strncmp(user, "root", 4) && (user[4] == 0 || user[4] == ':');
 }
 
-static int send_exec(const struct sb_record *record, int link, const struct sb_exec_request *q, const char *user, const char *workdir,
-                     struct sandbox_error **error)
+static int send_exec(const struct sb_record *record, int link, const struct sb_exec_request *q, const char *user,
+                     const char *workdir, struct sandbox_error **error)
 {
     struct sb_request request = { .type = SB_REQUEST_EXEC, .timeout_ms = q->deadline_ms };
     struct sb_blob blob = { 0 };
@@ -155,9 +157,14 @@ int sb_engine_exec(struct sb_driver *driver, const char *id, const struct sb_exe
     return 0;
 }
 
-int sb_engine_dial(struct sb_driver *driver, const char *id, int port, int64_t timeout_ms, int *ret_fd, struct sandbox_error **error)
+int sb_engine_dial(struct sb_driver *driver, const char *id, int port, int64_t timeout_ms, int *ret_fd,
+                   struct sandbox_error **error)
 {
-    struct sb_request request = { .type = SB_REQUEST_DIAL, .port = port, .timeout_ms = timeout_ms < 0 ? 0 : timeout_ms ? timeout_ms : 1 };
+    struct sb_request request = { .type = SB_REQUEST_DIAL,
+                                  .port = port,
+                                  .timeout_ms = timeout_ms < 0 ? 0
+                                                : timeout_ms   ? timeout_ms
+                                                               : 1 };
     struct sb_reply reply;
     SB_CLOSE int link = -1, fd = -1;
     int r = sb_link_open((struct sb_engine *)driver, id, &link, error);
@@ -169,9 +176,12 @@ int sb_engine_dial(struct sb_driver *driver, const char *id, int port, int64_t t
     if (r)
         return r;
     if (reply.type == SB_REPLY_FAILED)
-        return sb_fail(error, SB_ARGS(reply.sys_errno == ETIMEDOUT ? SANDBOX_ETIMEDOUT : SANDBOX_EIO, .sys_errno = reply.sys_errno, .phase = "connect",
-                                      .retryable = 1, .hint = "is something listening on this port of the sandbox's loopback yet?"),
-                       "port %d does not answer: %s", port, strerrordesc_np(reply.sys_errno) ? strerrordesc_np(reply.sys_errno) : "?");
+        return sb_fail(error,
+                       SB_ARGS(reply.sys_errno == ETIMEDOUT ? SANDBOX_ETIMEDOUT : SANDBOX_EIO, .sys_errno = reply.sys_errno,
+                               .phase = "connect", .retryable = 1,
+                               .hint = "is something listening on this port of the sandbox's loopback yet?"),
+                       "port %d does not answer: %s", port,
+                       strerrordesc_np(reply.sys_errno) ? strerrordesc_np(reply.sys_errno) : "?");
     if (reply.type != SB_REPLY_DIALED || fd < 0)
         return sb_fail(error, SB_ARGS(SANDBOX_EPROTOCOL, .phase = "reply"), "the sandbox's init gave a wrong answer");
     *ret_fd = SB_TAKE_FD(fd);

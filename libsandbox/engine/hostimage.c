@@ -21,10 +21,40 @@ enum { FILE_MAX = 4 << 20, DEPTH_MAX = 4, VERSION = 1 };
 
 /* Public configuration: no entry here may hold a secret on a well-kept machine, and only what others may read is copied anyway. */
 static const char *const etc[] = {
-    "alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "debian_version", "fonts", "gai.conf", "inputrc", "java-11-openjdk",
-    "java-17-openjdk", "java-21-openjdk", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "localtime", "lsb-release", "magic",
-    "mailcap", "mime.types", "os-release", "perl", "pki", "profile", "protocols", "python3", "python3.11", "python3.12", "python3.13", "rpc",
-    "services", "terminfo", "timezone", "xattr.conf",
+    "alternatives",
+    "bash.bashrc",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "debian_version",
+    "fonts",
+    "gai.conf",
+    "inputrc",
+    "java-11-openjdk",
+    "java-17-openjdk",
+    "java-21-openjdk",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "locale.alias",
+    "localtime",
+    "lsb-release",
+    "magic",
+    "mailcap",
+    "mime.types",
+    "os-release",
+    "perl",
+    "pki",
+    "profile",
+    "protocols",
+    "python3",
+    "python3.11",
+    "python3.12",
+    "python3.13",
+    "rpc",
+    "services",
+    "terminfo",
+    "timezone",
+    "xattr.conf",
 };
 static const char *const ssl[] = { "certs", "openssl.cnf" };
 
@@ -32,16 +62,17 @@ static const struct {
     const char *path;
     mode_t mode;
 } folders[] = {
-    { "dev", 0755 }, { "etc", 0755 }, { "etc/ssl", 0755 }, { "home", 0755 }, { "mnt", 0755 }, { "opt", 0755 }, { "proc", 0555 }, { "root", 0700 },
-    { "run", 0755 }, { "srv", 0755 }, { "sys", 0555 }, { "tmp", 01777 }, { "usr", 0755 }, { "var", 0755 }, { "var/tmp", 01777 }, { "var/lib", 0755 },
-    { "var/cache", 0755 },
+    { "dev", 0755 },  { "etc", 0755 },  { "etc/ssl", 0755 },  { "home", 0755 },    { "mnt", 0755 },       { "opt", 0755 },
+    { "proc", 0555 }, { "root", 0700 }, { "run", 0755 },      { "srv", 0755 },     { "sys", 0555 },       { "tmp", 01777 },
+    { "usr", 0755 },  { "var", 0755 },  { "var/tmp", 01777 }, { "var/lib", 0755 }, { "var/cache", 0755 },
 };
 
 static const struct {
     const char *path, *text;
 } files[] = {
-    { "etc/passwd", "root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\nuser:x:1000:1000:user:/home:/bin/sh\n"
-                    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n" },
+    { "etc/passwd",
+      "root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\nuser:x:1000:1000:user:/home:/bin/sh\n"
+      "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n" },
     { "etc/group", "root:x:0:\ndaemon:x:1:\ntty:x:5:\nusers:x:100:\nuser:x:1000:\nnogroup:x:65534:\n" },
     { "etc/hosts", "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n" },
     { "etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n" },
@@ -198,7 +229,8 @@ static int fill(int layer, int real_etc)
 
 int sb_hostimage_layer(struct sb_engine *engine, char **ret_layer, struct sandbox_error **error)
 {
-    SB_CLOSE int skeletons = sb_open_dir(engine->root, "skeletons", 0700), real_etc = open("/etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd = -1;
+    SB_CLOSE int skeletons = sb_open_dir(engine->root, "skeletons", 0700),
+                 real_etc = open("/etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd = -1;
     uint64_t hash = 0xcbf29ce484222325u, version = VERSION;
     char name[32], temporary[SB_ID_SIZE + 8], *layer;
     int r;

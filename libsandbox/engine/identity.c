@@ -72,7 +72,8 @@ int sb_identity_open(const struct sb_identity *identity)
 
 json_t *sb_identity_to_json(const struct sb_identity *identity)
 {
-    return json_pack("{s:s, s:I, s:I}", "boot", identity->boot, "pid", (json_int_t)identity->pid, "start", (json_int_t)identity->start);
+    return json_pack("{s:s, s:I, s:I}", "boot", identity->boot, "pid", (json_int_t)identity->pid, "start",
+                     (json_int_t)identity->start);
 }
 
 void sb_identity_from_json(const json_t *json, struct sb_identity *ret)

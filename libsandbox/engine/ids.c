@@ -26,7 +26,8 @@ static const char folder[] = "/run/libsandbox/ranges";
 
 static int have_root_capabilities(void)
 {
-    static const int needed[] = { CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID, CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_MKNOD, CAP_KILL };
+    static const int needed[] = { CAP_SYS_ADMIN,    CAP_SETUID, CAP_SETGID, CAP_CHOWN,
+                                  CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_MKNOD,  CAP_KILL };
     struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
     struct __user_cap_data_struct data[2];
 
@@ -46,7 +47,8 @@ static int sees_all_ids(void)
 
     if (sb_read_file(AT_FDCWD, "/proc/self/uid_map", 4096, &text, NULL))
         return 0;
-    return sscanf(text, "%llu %llu %llu", &inside, &outside, &count) == 3 && inside == 0 && outside == 0 && count >= 4294967295ull;
+    return sscanf(text, "%llu %llu %llu", &inside, &outside, &count) == 3 && inside == 0 && outside == 0 &&
+           count >= 4294967295ull;
 }
 
 /* The account's name from the machine's own file: name services are not asked, they may block or load anything. */
@@ -134,8 +136,9 @@ int sb_ids_detect(struct sb_idmap *ret_map, struct sandbox_error **error)
 
     if (map.uid == 0 && sees_all_ids()) {
         if (!have_root_capabilities())
-            return sb_fail(error, SB_ARGS(SANDBOX_EDENIED, .phase = "privilege",
-                                          .hint = "run as an ordinary user, or as root with all usual capabilities"),
+            return sb_fail(error,
+                           SB_ARGS(SANDBOX_EDENIED, .phase = "privilege",
+                                   .hint = "run as an ordinary user, or as root with all usual capabilities"),
                            "root lacks capabilities that making a sandbox needs (SYS_ADMIN, SETUID, SETGID, CHOWN, MKNOD, …)");
         map.privilege = SB_PRIVILEGE_ROOT;
         map.count = SB_RANGE_COUNT;
@@ -176,7 +179,8 @@ static int open_folder(struct sandbox_error **error)
         return sb_fail_errno(error, -fd, "ids", "%s can't be opened", folder);
     if (fstat(fd, &st) < 0 || st.st_uid != 0 || (st.st_mode & 077)) {
         sb_close(fd);
-        return sb_fail(error, SB_ARGS(SANDBOX_EDENIED, .phase = "ids", .hint = "make it root's with mode 0700"), "%s is open to others", folder);
+        return sb_fail(error, SB_ARGS(SANDBOX_EDENIED, .phase = "ids", .hint = "make it root's with mode 0700"),
+                       "%s is open to others", folder);
     }
     return fd;
 }

@@ -16,9 +16,10 @@
 
 static json_t *damaged(const char *id)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:{s:s, s:s, s:s}, s:I, s:{}, s:{}, s:{s:s, s:i, s:i}, s:{}}", "id", id, "name", "", "state", "damaged", "cause",
-                     "its record does not verify", "image", "ref", "", "digest", "", "config_digest", "", "created_ms", (json_int_t)0, "labels", "spec",
-                     "daemon", "state", "none", "code", -1, "signal", 0, "isolation");
+    return json_pack("{s:s, s:s, s:s, s:s, s:{s:s, s:s, s:s}, s:I, s:{}, s:{}, s:{s:s, s:i, s:i}, s:{}}", "id", id, "name", "",
+                     "state", "damaged", "cause", "its record does not verify", "image", "ref", "", "digest", "", "config_digest",
+                     "", "created_ms", (json_int_t)0, "labels", "spec", "daemon", "state", "none", "code", -1, "signal", 0,
+                     "isolation");
 }
 
 static int ask_status(struct sb_engine *engine, const char *id, struct sb_reply *ret)
@@ -26,8 +27,8 @@ static int ask_status(struct sb_engine *engine, const char *id, struct sb_reply 
     struct sb_request request = { .type = SB_REQUEST_STATUS };
     SB_CLOSE int link = -1;
 
-    return sb_link_open(engine, id, &link, NULL) || sb_link_send(link, &request, NULL, NULL, 0, NULL) || sb_link_receive(link, 2000, ret, NULL, NULL) ||
-           ret->type != SB_REPLY_STATUS;
+    return sb_link_open(engine, id, &link, NULL) || sb_link_send(link, &request, NULL, NULL, 0, NULL) ||
+           sb_link_receive(link, 2000, ret, NULL, NULL) || ret->type != SB_REPLY_STATUS;
 }
 
 static const char *daemon_state(uint32_t state)
@@ -52,7 +53,8 @@ static int owner_is_gone(const struct sb_record *record)
     return fd == -ESRCH;
 }
 
-static void find_state(struct sb_engine *engine, const struct sb_record *record, const char **ret_state, char cause[256], json_t **ret_daemon)
+static void find_state(struct sb_engine *engine, const struct sb_record *record, const char **ret_state, char cause[256],
+                       json_t **ret_daemon)
 {
     SB_JSON json_t *run = sb_record_read_run(record);
     const char *recorded = sb_json_str(run, "state");
@@ -64,8 +66,10 @@ static void find_state(struct sb_engine *engine, const struct sb_record *record,
         *ret_state = "creating";
     } else if (!ask_status(engine, record->id, &status)) {
         *ret_state = status.started ? "running" : "created";
-        *ret_daemon = json_pack("{s:s, s:i, s:i}", "state", daemon_state(record->spec->daemon && status.daemon == SB_DAEMON_NONE ? SB_DAEMON_STARTING : status.daemon),
-                                "code", status.daemon == SB_DAEMON_EXITED && !status.signal ? status.code : -1, "signal", status.signal);
+        *ret_daemon =
+            json_pack("{s:s, s:i, s:i}", "state",
+                      daemon_state(record->spec->daemon && status.daemon == SB_DAEMON_NONE ? SB_DAEMON_STARTING : status.daemon),
+                      "code", status.daemon == SB_DAEMON_EXITED && !status.signal ? status.code : -1, "signal", status.signal);
     } else {
         struct sb_identity init;
         int fd;
@@ -103,20 +107,28 @@ static json_t *isolation(const struct sb_engine *engine, const struct sb_record 
 {
     const struct sandbox_spec *spec = record->spec;
     int root = record->map.privilege == SB_PRIVILEGE_ROOT;
-    int pids = (engine->cgroups.delegated >> SB_CONTROLLER_PIDS & 1) || (spec->pids_max && engine->cgroups.v1[SB_CONTROLLER_PIDS]);
+    int pids =
+        (engine->cgroups.delegated >> SB_CONTROLLER_PIDS & 1) || (spec->pids_max && engine->cgroups.v1[SB_CONTROLLER_PIDS]);
     int memory = (engine->cgroups.delegated >> SB_CONTROLLER_MEMORY & 1) || engine->cgroups.v1[SB_CONTROLLER_MEMORY];
     json_t *j = json_object();
 
-    json_object_set_new(j, "user_namespace", fact("enforced", "init, daemon and commands are in the second of two user namespaces"));
-    json_object_set_new(j, "id_range", root ? fact("enforced", "a range of its own") :
-                        fact("wrapped", record->map.privilege == SB_PRIVILEGE_SUBIDS ? "all sandboxes of this user share its ranges" : "the user's own id is the only one"));
+    json_object_set_new(j, "user_namespace",
+                        fact("enforced", "init, daemon and commands are in the second of two user namespaces"));
+    json_object_set_new(j, "id_range",
+                        root ? fact("enforced", "a range of its own")
+                             : fact("wrapped", record->map.privilege == SB_PRIVILEGE_SUBIDS
+                                                   ? "all sandboxes of this user share its ranges"
+                                                   : "the user's own id is the only one"));
     json_object_set_new(j, "mounts", fact("enforced", "locked: their flags and places can't be changed inside"));
     json_object_set_new(j, "seccomp", fact("enforced", "a filter each for commands and daemon"));
     json_object_set_new(j, "capabilities", fact("enforced", "commands have none"));
     json_object_set_new(j, "network", fact("enforced", "loopback only"));
-    json_object_set_new(j, "pids", pids ? fact("enforced", "by a cgroup") : fact("wrapped", "by RLIMIT_NPROC in the sandbox's user namespace"));
-    json_object_set_new(j, "memory", spec->memory_max ? fact("enforced", "by a cgroup") :
-                        memory ? fact("advisory", "no limit was asked for") : fact("impossible", "no cgroup with the memory controller can be written"));
+    json_object_set_new(
+        j, "pids", pids ? fact("enforced", "by a cgroup") : fact("wrapped", "by RLIMIT_NPROC in the sandbox's user namespace"));
+    json_object_set_new(j, "memory",
+                        spec->memory_max ? fact("enforced", "by a cgroup")
+                        : memory         ? fact("advisory", "no limit was asked for")
+                                         : fact("impossible", "no cgroup with the memory controller can be written"));
     return j;
 }
 
@@ -136,10 +148,11 @@ static json_t *document(struct sb_engine *engine, const struct sb_record *record
     char cause[256];
 
     find_state(engine, record, &state, cause, &daemon);
-    return json_pack("{s:s, s:s, s:s, s:s, s:O, s:I, s:o, s:O, s:o, s:o}", "id", record->id, "name", record->spec->name ? record->spec->name : "", "state",
-                     state, "cause", cause, "image", json_object_get(record->json, "image"), "created_ms",
-                     (json_int_t)sb_json_int(record->json, "created_ms", 0), "labels", labels_of(record->spec), "spec",
-                     json_object_get(record->json, "spec"), "daemon", daemon, "isolation", isolation(engine, record));
+    return json_pack("{s:s, s:s, s:s, s:s, s:O, s:I, s:o, s:O, s:o, s:o}", "id", record->id, "name",
+                     record->spec->name ? record->spec->name : "", "state", state, "cause", cause, "image",
+                     json_object_get(record->json, "image"), "created_ms", (json_int_t)sb_json_int(record->json, "created_ms", 0),
+                     "labels", labels_of(record->spec), "spec", json_object_get(record->json, "spec"), "daemon", daemon,
+                     "isolation", isolation(engine, record));
 }
 
 static int inspect_one(struct sb_engine *engine, const char *id, json_t **ret_json, struct sandbox_error **error)
@@ -191,7 +204,8 @@ static int matches(const json_t *json, const struct sandbox_list_options *o)
     return label && (!o->label_value || !strcmp(label, o->label_value));
 }
 
-int sb_engine_list(struct sb_driver *driver, const struct sandbox_list_options *options, json_t **ret_json, struct sandbox_error **error)
+int sb_engine_list(struct sb_driver *driver, const struct sandbox_list_options *options, json_t **ret_json,
+                   struct sandbox_error **error)
 {
     struct sb_engine *engine = (struct sb_engine *)driver;
     int copy = openat(engine->sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

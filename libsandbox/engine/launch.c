@@ -50,7 +50,8 @@ static int make_upper(struct sb_record *record, struct sandbox_error **error)
             return sb_fail_errno(error, fd < 0 ? -fd : errno, "upper", "%s can't be made", parts[i].name);
         if (map->privilege == SB_PRIVILEGE_ROOT && (st.st_uid != uid || st.st_gid != gid) && fchown(fd, uid, gid) < 0)
             return sb_fail_errno(error, errno, "upper", "%s can't be given to the sandbox", parts[i].name);
-        if (i == 1 && fchmod(fd, parts[i].mode) < 0) /* whatever the umask is; the upper's mode is the root's, and the sandbox's own affair */
+        if (i == 1 && fchmod(fd, parts[i].mode) <
+                          0) /* whatever the umask is; the upper's mode is the root's, and the sandbox's own affair */
             return sb_fail_errno(error, errno, "upper", "%s can't be made", parts[i].name);
     }
     if (map->privilege == SB_PRIVILEGE_ROOT && fchown(rw, uid, gid) < 0)
@@ -86,8 +87,8 @@ static int open_leaf(const json_t *cgroups, size_t index, struct sandbox_error *
 }
 
 /* Every number up to the last is filled, so that nothing of a careless host program shows through. */
-static int collect_fds(struct sb_engine *engine, struct sb_record *record, int plan, int control, int listen_fd, struct stage_fds *f,
-                       struct sandbox_error **error)
+static int collect_fds(struct sb_engine *engine, struct sb_record *record, int plan, int control, int listen_fd,
+                       struct stage_fds *f, struct sandbox_error **error)
 {
     static const enum sb_stage_fd leaves[] = { SB_FD_CGROUP_TOP, SB_FD_CGROUP_INIT, SB_FD_CGROUP_EXEC, SB_FD_CGROUP_DAEMON };
     const json_t *cgroups = json_object_get(record->json, "cgroups");
@@ -171,7 +172,9 @@ static int start_stage(struct sb_engine *engine, struct sb_launch *launch, struc
 int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct sb_launch *ret, struct sandbox_error **error)
 {
     struct sb_limits limits = { record->spec->memory_max, record->spec->pids_max, record->spec->cpu_max };
-    struct sb_launch launch = { .engine = engine, .control = -1, .stage = -1, .init = -1, .epoll = -1, .kept = record->spec->daemon != NULL };
+    struct sb_launch launch = {
+        .engine = engine, .control = -1, .stage = -1, .init = -1, .epoll = -1, .kept = record->spec->daemon != NULL
+    };
     struct epoll_event e = { .events = EPOLLIN };
     int r;
 
@@ -197,7 +200,8 @@ int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct s
 static const char *hint_for(const struct sb_control *m)
 {
     if (!strcmp(m->phase, "userns") || (!strcmp(m->phase, "clone") && (m->sys_errno == EPERM || m->sys_errno == ENOSPC)))
-        return "allow user namespaces: see kernel.unprivileged_userns_clone, user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns, "
+        return "allow user namespaces: see kernel.unprivileged_userns_clone, user.max_user_namespaces, "
+               "kernel.apparmor_restrict_unprivileged_userns, "
                "or a container's seccomp profile";
     if (!strcmp(m->phase, "overlay"))
         return "put the state root on ext4, xfs, btrfs or tmpfs";
@@ -239,7 +243,9 @@ static int receive(struct sb_launch *launch, struct sb_control *message, int *re
         char space[CMSG_SPACE(sizeof(int))];
     } control;
     struct iovec iov = { message, sizeof *message };
-    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space };
+    struct msghdr msg = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space
+    };
     ssize_t n = SB_RETRY(recvmsg(launch->control, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT));
 
     *ret_fd = -1;
@@ -262,7 +268,8 @@ int sb_launch_step(struct sb_launch *launch, struct sandbox_error **error)
             return 1;
         if (r < 0) {
             sb_close(fd);
-            return sb_fail(error, SB_ARGS(SANDBOX_EIO, .sys_errno = -r, .phase = "stage"), "the stage ended without a word: it was killed, or crashed");
+            return sb_fail(error, SB_ARGS(SANDBOX_EIO, .sys_errno = -r, .phase = "stage"),
+                           "the stage ended without a word: it was killed, or crashed");
         }
         switch (message.type) {
         case SB_CONTROL_CLONED:

@@ -73,7 +73,8 @@ static int open_init(struct change *c)
         sb_identity_from_json(json_object_get(run, "init"), &init);
         return sb_identity_open(&init);
     }
-    if (sb_link_open(c->engine, c->record.id, &link, NULL) || getsockopt(link, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid <= 1)
+    if (sb_link_open(c->engine, c->record.id, &link, NULL) || getsockopt(link, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 ||
+        peer.pid <= 1)
         return -ESRCH;
     fd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
     if (fd < 0)
@@ -85,7 +86,6 @@ static int open_init(struct change *c)
     }
     return fd;
 }
-
 
 static int send_start(struct change *c, struct sandbox_error **error)
 {
@@ -103,7 +103,8 @@ static int send_start(struct change *c, struct sandbox_error **error)
         if (r)
             return r;
         workdir = sb_default_workdir(&c->record);
-        r = sb_blob_make((const char *const *)spec->daemon, (const char *const *)env, n, "0:0", workdir ? workdir : "/", &blob, error);
+        r = sb_blob_make((const char *const *)spec->daemon, (const char *const *)env, n, "0:0", workdir ? workdir : "/", &blob,
+                         error);
         sb_list_free(env);
     }
     if (!r) {
@@ -213,7 +214,9 @@ static int step_killing(struct change *c, struct sandbox_error **error)
         }
         kill_all(c);
         if (sb_now_ms() >= c->until)
-            return sb_fail(error, SB_ARGS(SANDBOX_EBUSY, .phase = "kill", .retryable = 1, .hint = "something inside hangs in the kernel; try again"),
+            return sb_fail(error,
+                           SB_ARGS(SANDBOX_EBUSY, .phase = "kill", .retryable = 1,
+                                   .hint = "something inside hangs in the kernel; try again"),
                            "the sandbox's processes did not end within %d ms", KILL_MS);
         arm(c, 10);
         return 1;
@@ -251,7 +254,8 @@ static int step_undoing(struct change *c, struct sandbox_error **error)
             return 0; /* a damaged one: nothing lives in it any more, and its record can't be changed */
         return sb_record_write_run(&c->record, "stopped", &none, &none, "", error);
     }
-    r = c->stage == UNDOING ? sb_undo(c->engine, &c->record, error) : sb_undo_trash(c->engine, c->record.id, &c->record.map, error);
+    r = c->stage == UNDOING ? sb_undo(c->engine, &c->record, error)
+                            : sb_undo_trash(c->engine, c->record.id, &c->record.map, error);
     if (r == 1) {
         c->stage = TRASHING;
         arm(c, 0);
@@ -322,7 +326,9 @@ static int step_locking(struct change *c, struct sandbox_error **error)
     }
     if (faccessat(c->engine->sandboxes, c->op.id, F_OK, AT_SYMLINK_NOFOLLOW) < 0) { /* deleted while we waited for its lock */
         sb_record_clear(&c->record);
-        return c->what == REMOVE ? 0 : sb_fail(error, SB_ARGS(SANDBOX_ENOTFOUND, .field = "id"), "there is no sandbox %.12s", c->op.id);
+        return c->what == REMOVE
+                   ? 0
+                   : sb_fail(error, SB_ARGS(SANDBOX_ENOTFOUND, .field = "id"), "there is no sandbox %.12s", c->op.id);
     }
     r = on_locked(c, error);
     return r ? r : 1;
@@ -394,14 +400,20 @@ static void change_free(struct sb_op *op)
 
 static const struct sb_op_ops change_ops = { change_step, change_cancel, change_free };
 
-static int change_begin(struct sb_driver *driver, enum what what, const char *phase, const char *id, int64_t grace_ms, struct sb_op **ret_op,
-                        struct sandbox_error **error)
+static int change_begin(struct sb_driver *driver, enum what what, const char *phase, const char *id, int64_t grace_ms,
+                        struct sb_op **ret_op, struct sandbox_error **error)
 {
     struct change *c = calloc(1, sizeof *c);
 
     if (!c)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
-    *c = (struct change){ .engine = (struct sb_engine *)driver, .what = what, .grace_ms = grace_ms, .record = SB_RECORD_INIT, .link = -1, .init = -1, .keeper = -1,
+    *c = (struct change){ .engine = (struct sb_engine *)driver,
+                          .what = what,
+                          .grace_ms = grace_ms,
+                          .record = SB_RECORD_INIT,
+                          .link = -1,
+                          .init = -1,
+                          .keeper = -1,
                           .launch = { .control = -1, .stage = -1, .init = -1, .epoll = -1 } };
     c->op.ops = &change_ops;
     c->op.progress = (struct sandbox_progress)SANDBOX_PROGRESS_INIT;
@@ -425,7 +437,8 @@ int sb_engine_start(struct sb_driver *driver, const char *id, struct sb_op **ret
     return change_begin(driver, START, "start", id, 0, ret_op, error);
 }
 
-int sb_engine_stop(struct sb_driver *driver, const char *id, int64_t grace_ms, struct sb_op **ret_op, struct sandbox_error **error)
+int sb_engine_stop(struct sb_driver *driver, const char *id, int64_t grace_ms, struct sb_op **ret_op,
+                   struct sandbox_error **error)
 {
     return change_begin(driver, STOP, "stop", id, grace_ms, ret_op, error);
 }
@@ -447,8 +460,10 @@ int sb_engine_kill(struct sb_driver *driver, const char *id, int signal, struct 
     if (!r)
         r = sb_link_receive(link, 5000, &reply, NULL, error);
     if (!r && reply.type == SB_REPLY_FAILED)
-        r = reply.sys_errno == ESRCH ? sb_fail(error, SB_ARGS(SANDBOX_ENOTRUNNING, .sys_errno = ESRCH, .phase = "signal"), "no daemon runs in the sandbox")
-                                     : sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .sys_errno = reply.sys_errno, .phase = "signal", .field = "signal"),
-                                               "the signal can't be sent");
+        r = reply.sys_errno == ESRCH
+                ? sb_fail(error, SB_ARGS(SANDBOX_ENOTRUNNING, .sys_errno = ESRCH, .phase = "signal"),
+                          "no daemon runs in the sandbox")
+                : sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .sys_errno = reply.sys_errno, .phase = "signal", .field = "signal"),
+                          "the signal can't be sent");
     return r;
 }

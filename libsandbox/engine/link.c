@@ -25,7 +25,8 @@ int sb_link_open(struct sb_engine *engine, const char *id, int *ret_fd, struct s
     if (fd < 0)
         return sb_fail_errno(error, errno, "connect", "no socket");
     /* through the descriptor, so that the state root's own length never matters */
-    if (snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s/s", engine->sandboxes, id) >= (int)sizeof address.sun_path)
+    if (snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s/s", engine->sandboxes, id) >=
+        (int)sizeof address.sun_path)
         return sb_fail(error, SB_ARGS(SANDBOX_EINTERNAL), "the socket's path is too long");
     if (SB_RETRY(connect(fd, (struct sockaddr *)&address, sizeof address)) == 0) {
         *ret_fd = SB_TAKE_FD(fd);
@@ -37,7 +38,8 @@ int sb_link_open(struct sb_engine *engine, const char *id, int *ret_fd, struct s
         return sb_fail(error, SB_ARGS(SANDBOX_ENOTRUNNING, .sys_errno = errno, .phase = "connect", .hint = "start it first"),
                        "the sandbox is not running");
     if (errno == EAGAIN)
-        return sb_fail(error, SB_ARGS(SANDBOX_EBUSY, .sys_errno = errno, .phase = "connect", .retryable = 1), "the sandbox's init has too many callers");
+        return sb_fail(error, SB_ARGS(SANDBOX_EBUSY, .sys_errno = errno, .phase = "connect", .retryable = 1),
+                       "the sandbox's init has too many callers");
     return sb_fail_errno(error, errno, "connect", "the sandbox's init can't be reached");
 }
 
@@ -51,7 +53,8 @@ static int blob_memfd(const char *blob, size_t size, struct sandbox_error **erro
     return r ? sb_fail_errno(error, -r, "request", "the arguments can't be passed") : SB_TAKE_FD(fd);
 }
 
-int sb_link_send(int fd, const struct sb_request *request, const char *blob, const int *fds, size_t n_fds, struct sandbox_error **error)
+int sb_link_send(int fd, const struct sb_request *request, const char *blob, const int *fds, size_t n_fds,
+                 struct sandbox_error **error)
 {
     struct sb_request head = *request;
     SB_CLOSE int memfd = -1;
@@ -109,13 +112,16 @@ int sb_link_receive(int fd, int64_t timeout_ms, struct sb_reply *ret, int *ret_f
 
     for (;;) {
         struct iovec iov = { ret, sizeof *ret };
-        struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space };
+        struct msghdr msg = {
+            .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space
+        };
         struct pollfd p = { .fd = fd, .events = POLLIN };
         ssize_t n = SB_RETRY(recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT));
 
         if (n < 0 && errno == EAGAIN) {
             if (SB_RETRY(poll(&p, 1, sb_left_ms(until))) == 0)
-                return sb_fail(error, SB_ARGS(SANDBOX_ETIMEDOUT, .sys_errno = ETIMEDOUT, .phase = "reply"), "the sandbox's init did not answer in time");
+                return sb_fail(error, SB_ARGS(SANDBOX_ETIMEDOUT, .sys_errno = ETIMEDOUT, .phase = "reply"),
+                               "the sandbox's init did not answer in time");
             continue;
         }
         if (n <= 0)
@@ -125,7 +131,8 @@ int sb_link_receive(int fd, int64_t timeout_ms, struct sb_reply *ret, int *ret_f
                 memcpy(&got, CMSG_DATA(c), sizeof got);
         if (n != (ssize_t)sizeof *ret || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
             sb_close(got);
-            return sb_fail(error, SB_ARGS(SANDBOX_EPROTOCOL, .phase = "reply"), "the sandbox's init sent something else than an answer");
+            return sb_fail(error, SB_ARGS(SANDBOX_EPROTOCOL, .phase = "reply"),
+                           "the sandbox's init sent something else than an answer");
         }
         if (ret_fd)
             *ret_fd = got;
@@ -135,54 +142,66 @@ int sb_link_receive(int fd, int64_t timeout_ms, struct sb_reply *ret, int *ret_f
     }
 }
 
-int sb_link_start_error(const struct sb_reply *reply, const char *command, const char *user, const char *workdir, struct sandbox_error **error)
+int sb_link_start_error(const struct sb_reply *reply, const char *command, const char *user, const char *workdir,
+                        struct sandbox_error **error)
 {
     int e = reply->sys_errno;
 
     switch (reply->step) {
     case SB_STEP_EXECVE:
         if (e == ENOENT || e == ENOTDIR)
-            return sb_fail(error, SB_ARGS(SANDBOX_ENOTFOUND, .sys_errno = e, .phase = "execve", .field = "argv",
-                                          .hint = "it is looked for inside the sandbox: in its PATH, or by its path there"),
+            return sb_fail(error,
+                           SB_ARGS(SANDBOX_ENOTFOUND, .sys_errno = e, .phase = "execve", .field = "argv",
+                                   .hint = "it is looked for inside the sandbox: in its PATH, or by its path there"),
                            "%s: no such command", command);
         if (e == EAGAIN)
             break;
-        return sb_fail(error, SB_ARGS(SANDBOX_ENOTEXECUTABLE, .sys_errno = e, .phase = "execve", .field = "argv"), "%s can't be executed: %s",
-                       command, strerrordesc_np(e));
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOTEXECUTABLE, .sys_errno = e, .phase = "execve", .field = "argv"),
+                       "%s can't be executed: %s", command, strerrordesc_np(e));
     case SB_STEP_USER:
-        return sb_fail(error, SB_ARGS(e == ENOENT ? SANDBOX_ENOTFOUND : SANDBOX_EINVALID, .sys_errno = e, .phase = "user", .field = "user",
-                                      .hint = "names come from the image's own /etc/passwd and /etc/group; numbers always work"),
+        return sb_fail(error,
+                       SB_ARGS(e == ENOENT ? SANDBOX_ENOTFOUND : SANDBOX_EINVALID, .sys_errno = e, .phase = "user",
+                               .field = "user",
+                               .hint = "names come from the image's own /etc/passwd and /etc/group; numbers always work"),
                        "the user %s is not known in the sandbox", user);
     case SB_STEP_IDS:
     case SB_STEP_GROUPS:
-        return sb_fail(error, SB_ARGS(SANDBOX_EUNSUPPORTED, .sys_errno = e, .phase = "user", .field = "user",
-                                      .hint = "run as root, or give this user ranges in /etc/subuid and /etc/subgid"),
+        return sb_fail(error,
+                       SB_ARGS(SANDBOX_EUNSUPPORTED, .sys_errno = e, .phase = "user", .field = "user",
+                               .hint = "run as root, or give this user ranges in /etc/subuid and /etc/subgid"),
                        "the user %s has an id that can't be mapped here", user);
     case SB_STEP_WORKDIR:
-        return sb_fail(error, SB_ARGS(e == ENOENT || e == ENOTDIR ? SANDBOX_ENOTFOUND : e == EXDEV ? SANDBOX_EINVALID : SANDBOX_EDENIED, .sys_errno = e,
-                                      .phase = "workdir", .field = "workdir"),
+        return sb_fail(error,
+                       SB_ARGS(e == ENOENT || e == ENOTDIR ? SANDBOX_ENOTFOUND
+                               : e == EXDEV                ? SANDBOX_EINVALID
+                                                           : SANDBOX_EDENIED,
+                               .sys_errno = e, .phase = "workdir", .field = "workdir"),
                        "the folder %s can't be entered: %s", workdir, e == EXDEV ? "it is outside the root" : strerrordesc_np(e));
     case SB_STEP_STATE:
-        return sb_fail(error, SB_ARGS(SANDBOX_ENOTRUNNING, .sys_errno = e, .phase = "state", .hint = "start it first"), "the sandbox is not started");
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOTRUNNING, .sys_errno = e, .phase = "state", .hint = "start it first"),
+                       "the sandbox is not started");
     case SB_STEP_BUSY:
-        return sb_fail(error, SB_ARGS(SANDBOX_ELIMIT, .sys_errno = e, .phase = "state", .retryable = 1), "%d commands run in this sandbox: no more",
-                       SB_EXECS_MAX);
+        return sb_fail(error, SB_ARGS(SANDBOX_ELIMIT, .sys_errno = e, .phase = "state", .retryable = 1),
+                       "%d commands run in this sandbox: no more", SB_EXECS_MAX);
     case SB_STEP_DEADLINE:
-        return sb_fail(error, SB_ARGS(SANDBOX_ETIMEDOUT, .sys_errno = e, .phase = "execve"), "%s was not executed within 5 s", command);
+        return sb_fail(error, SB_ARGS(SANDBOX_ETIMEDOUT, .sys_errno = e, .phase = "execve"), "%s was not executed within 5 s",
+                       command);
     case SB_STEP_DIAL:
         return sb_fail_errno(error, e, "dial", "the port does not answer");
     case SB_STEP_FORK:
         break;
     default:
-        return sb_fail(error, SB_ARGS(SANDBOX_EIO, .sys_errno = e, .phase = "start"), "%s was not started: step %u: %s", command, reply->step,
-                       strerrordesc_np(e) ? strerrordesc_np(e) : "?");
+        return sb_fail(error, SB_ARGS(SANDBOX_EIO, .sys_errno = e, .phase = "start"), "%s was not started: step %u: %s", command,
+                       reply->step, strerrordesc_np(e) ? strerrordesc_np(e) : "?");
     }
-    return sb_fail(error, SB_ARGS(SANDBOX_ELIMIT, .sys_errno = e, .phase = "fork", .retryable = 1, .hint = "its process or memory limit is reached"),
+    return sb_fail(error,
+                   SB_ARGS(SANDBOX_ELIMIT, .sys_errno = e, .phase = "fork", .retryable = 1,
+                           .hint = "its process or memory limit is reached"),
                    "%s was not started: %s", command, strerrordesc_np(e) ? strerrordesc_np(e) : "?");
 }
 
-int sb_blob_make(const char *const *argv, const char *const *env, size_t n_env, const char *user, const char *workdir, struct sb_blob *ret,
-                 struct sandbox_error **error)
+int sb_blob_make(const char *const *argv, const char *const *env, size_t n_env, const char *user, const char *workdir,
+                 struct sb_blob *ret, struct sandbox_error **error)
 {
     size_t size = strlen(user) + strlen(workdir) + 2, argc = 0;
     char *at;
@@ -192,7 +211,8 @@ int sb_blob_make(const char *const *argv, const char *const *env, size_t n_env, 
     for (size_t i = 0; i < n_env; i++)
         size += strlen(env[i]) + 1;
     if (size > SB_REQUEST_BLOB_MAX || argc > 65536 || n_env > 65536)
-        return sb_fail(error, SB_ARGS(SANDBOX_ELIMIT, .sys_errno = E2BIG, .field = "argv"), "arguments and environment are too large (8 MiB, 65,536 strings)");
+        return sb_fail(error, SB_ARGS(SANDBOX_ELIMIT, .sys_errno = E2BIG, .field = "argv"),
+                       "arguments and environment are too large (8 MiB, 65,536 strings)");
     *ret = (struct sb_blob){ .data = malloc(size), .size = size, .argc = (uint32_t)argc, .envc = (uint32_t)n_env };
     if (!ret->data)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");

@@ -21,8 +21,9 @@ enum { DEFAULT_PIDS = 4096 };
 #define SHM_BYTES (64ll << 20)
 
 /* What every daemon has; within the sandbox's own user namespace. */
-static const uint64_t basic_capabilities = 1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER | 1u << CAP_FSETID | 1u << CAP_KILL |
-                                           1u << CAP_SETGID | 1u << CAP_SETUID | 1u << CAP_SETPCAP | 1u << CAP_NET_BIND_SERVICE;
+static const uint64_t basic_capabilities = 1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER | 1u << CAP_FSETID |
+                                           1u << CAP_KILL | 1u << CAP_SETGID | 1u << CAP_SETUID | 1u << CAP_SETPCAP |
+                                           1u << CAP_NET_BIND_SERVICE;
 
 struct builder {
     struct sb_plan *plan; /* grows */
@@ -120,9 +121,12 @@ static int fill(struct builder *b, struct sb_engine *engine, const struct sb_rec
     int r;
 
     *b->plan = (struct sb_plan){
-        .magic = SB_PLAN_MAGIC, .version = SB_PLAN_VERSION, .map = record->map,
+        .magic = SB_PLAN_MAGIC,
+        .version = SB_PLAN_VERSION,
+        .map = record->map,
         .flags = (spec->fuse ? SB_PLAN_FUSE : 0u) | (spec->read_only ? SB_PLAN_READ_ONLY : 0u) |
-                 (spec->lifetime == SANDBOX_LIFETIME_OWNED ? SB_PLAN_OWNED | SB_PLAN_VOLATILE : 0u) | (engine->cgroups.unified ? SB_PLAN_CGROUP : 0u),
+                 (spec->lifetime == SANDBOX_LIFETIME_OWNED ? SB_PLAN_OWNED | SB_PLAN_VOLATILE : 0u) |
+                 (engine->cgroups.unified ? SB_PLAN_CGROUP : 0u),
         .daemon_capabilities = spec->daemon ? basic_capabilities | spec->capabilities : 0,
         .nproc_max = spec->pids_max ? (uint64_t)spec->pids_max : DEFAULT_PIDS,
         .shm_max = (uint64_t)(spec->memory_max && spec->memory_max / 2 < SHM_BYTES ? spec->memory_max / 2 : SHM_BYTES),
@@ -133,7 +137,8 @@ static int fill(struct builder *b, struct sb_engine *engine, const struct sb_rec
     snprintf(text, sizeof text, "sandboxes/%s", record->id);
     at = add_string(b, text);
     b->plan->folder = at;
-    json_array_foreach(layers, i, layer) {
+    json_array_foreach(layers, i, layer)
+    {
         if (i >= SB_PLAN_MAX_LAYERS)
             return -E2BIG;
         at = add_string(b, json_string_value(layer));
@@ -177,7 +182,7 @@ int sb_plan_build(struct sb_engine *engine, const struct sb_record *record, stru
         r = -errno;
     free(b.plan);
     if (r == -E2BIG)
-        return sb_fail(error, SB_ARGS(SANDBOX_ELIMIT, .phase = "plan", .field = "mounts"), "too many layers (%d) or mounts (%d)", SB_PLAN_MAX_LAYERS,
-                       SB_PLAN_MAX_MOUNTS);
+        return sb_fail(error, SB_ARGS(SANDBOX_ELIMIT, .phase = "plan", .field = "mounts"), "too many layers (%d) or mounts (%d)",
+                       SB_PLAN_MAX_LAYERS, SB_PLAN_MAX_MOUNTS);
     return r ? sb_fail_errno(error, -r, "plan", "the plan can't be made") : SB_TAKE_FD(fd);
 }

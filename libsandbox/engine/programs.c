@@ -46,7 +46,8 @@ static int open_trusted(const char *folder, const char *name)
     fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & 022) || !(st.st_mode & 0111)) {
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & 022) ||
+        !(st.st_mode & 0111)) {
         sb_close(fd);
         return -EACCES;
     }
@@ -102,8 +103,9 @@ int sb_engine_program(struct sb_engine *engine, const char *name, int *ret_fd, s
         if (engine->agent_dir) {
             fd = open_trusted(engine->agent_dir, name);
             if (fd < 0)
-                r = sb_fail(error, SB_ARGS(SANDBOX_EDENIED, .sys_errno = -fd, .phase = "agent", .field = "agent_dir",
-                                           .hint = "it must be a file of root or of this user that nobody else can write"),
+                r = sb_fail(error,
+                            SB_ARGS(SANDBOX_EDENIED, .sys_errno = -fd, .phase = "agent", .field = "agent_dir",
+                                    .hint = "it must be a file of root or of this user that nobody else can write"),
                             "%s/%s can't be used", engine->agent_dir, name);
         } else {
             fd = open_trusted(SB_LIBEXECDIR, name);

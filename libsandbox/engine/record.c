@@ -74,7 +74,8 @@ static int read_document(int dir, const char *name, json_t **ret, struct sandbox
                        "the record %s has the schema version %d", name, version);
     head = (size_t)at + 1;
     if (size <= head || text[size - 1] != '\n' || checksum(text + head, size - head - 1) != sum)
-        return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state"), "the record %s is damaged: its checksum is wrong", name);
+        return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state"), "the record %s is damaged: its checksum is wrong",
+                       name);
     return sb_json_parse(text + head, size - head - 1, name, ret, error);
 }
 
@@ -87,7 +88,8 @@ static int lock_folder(struct sb_record *record, enum sb_record_lock how, struct
         return sb_fail_errno(error, errno, "state", "the lock can't be opened");
     if (flock(record->lock, (how == SB_LOCK_EXCLUSIVE ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0)
         return 0;
-    return sb_fail(error, SB_ARGS(SANDBOX_EBUSY, .phase = "state", .retryable = 1, .hint = "try again when the other call has ended"),
+    return sb_fail(error,
+                   SB_ARGS(SANDBOX_EBUSY, .phase = "state", .retryable = 1, .hint = "try again when the other call has ended"),
                    "another process or call is changing this sandbox");
 }
 
@@ -103,7 +105,8 @@ int sb_record_make(struct sb_engine *engine, const char *id, struct sb_record *r
     if (mkdirat(engine->sandboxes, fresh, 0700) < 0)
         return sb_fail_errno(error, errno, "state", "the sandbox's folder can't be made");
     record.dir = openat(engine->sandboxes, fresh, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    r = record.dir < 0 ? sb_fail_errno(error, errno, "state", "the sandbox's folder can't be opened") : lock_folder(&record, SB_LOCK_EXCLUSIVE, error);
+    r = record.dir < 0 ? sb_fail_errno(error, errno, "state", "the sandbox's folder can't be opened")
+                       : lock_folder(&record, SB_LOCK_EXCLUSIVE, error);
     if (!r && renameat2(engine->sandboxes, fresh, engine->sandboxes, id, RENAME_NOREPLACE) < 0)
         r = sb_fail_errno(error, errno, "state", "the sandbox's folder can't be made");
     if (r) {
@@ -134,26 +137,32 @@ static int interpret(struct sb_record *record, struct sandbox_error **error)
     if (!id || strcmp(id, record->id))
         return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state"), "the record is another sandbox's");
     record->map = (struct sb_idmap){
-        .privilege = (uint32_t)sb_json_int(map, "privilege", 99), .uid = (uint32_t)sb_json_int(map, "uid", 0),
-        .gid = (uint32_t)sb_json_int(map, "gid", 0), .uid_start = (uint32_t)sb_json_int(map, "uid_start", 0),
-        .gid_start = (uint32_t)sb_json_int(map, "gid_start", 0), .count = (uint32_t)sb_json_int(map, "count", 0),
+        .privilege = (uint32_t)sb_json_int(map, "privilege", 99),
+        .uid = (uint32_t)sb_json_int(map, "uid", 0),
+        .gid = (uint32_t)sb_json_int(map, "gid", 0),
+        .uid_start = (uint32_t)sb_json_int(map, "uid_start", 0),
+        .gid_start = (uint32_t)sb_json_int(map, "gid_start", 0),
+        .count = (uint32_t)sb_json_int(map, "count", 0),
     };
     if (record->map.privilege > SB_PRIVILEGE_SINGLE || !record->map.count)
         return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state"), "the record's id map does not verify");
     return sb_spec_from_json(json_object_get(record->json, "spec"), &record->spec, error);
 }
 
-int sb_record_open(struct sb_engine *engine, const char *id, enum sb_record_lock lock, struct sb_record *ret, struct sandbox_error **error)
+int sb_record_open(struct sb_engine *engine, const char *id, enum sb_record_lock lock, struct sb_record *ret,
+                   struct sandbox_error **error)
 {
     struct sb_record record = SB_RECORD_INIT;
     int r;
 
     if (!sb_id_valid(id))
-        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "id", .hint = "an id is 64 lowercase hexadecimal digits"), "this is no id");
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "id", .hint = "an id is 64 lowercase hexadecimal digits"),
+                       "this is no id");
     memcpy(record.id, id, SB_ID_SIZE);
     record.dir = openat(engine->sandboxes, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (record.dir < 0)
-        return errno == ENOENT ? sb_fail(error, SB_ARGS(SANDBOX_ENOTFOUND, .sys_errno = ENOENT, .field = "id"), "there is no sandbox %.12s", id)
+        return errno == ENOENT ? sb_fail(error, SB_ARGS(SANDBOX_ENOTFOUND, .sys_errno = ENOENT, .field = "id"),
+                                         "there is no sandbox %.12s", id)
                                : sb_fail_errno(error, errno, "state", "the sandbox's folder can't be opened");
     r = lock_folder(&record, lock, error);
     if (r) {
@@ -189,11 +198,11 @@ json_t *sb_record_read_run(const struct sb_record *record)
     return read_document(record->dir, "run", &json, NULL) ? NULL : json;
 }
 
-int sb_record_write_run(struct sb_record *record, const char *state, const struct sb_identity *init, const struct sb_identity *keeper, const char *cause,
-                        struct sandbox_error **error)
+int sb_record_write_run(struct sb_record *record, const char *state, const struct sb_identity *init,
+                        const struct sb_identity *keeper, const char *cause, struct sandbox_error **error)
 {
-    SB_JSON json_t *json = json_pack("{s:s, s:o, s:o, s:s}", "state", state, "init", sb_identity_to_json(init), "keeper", sb_identity_to_json(keeper),
-                                     "cause", cause);
+    SB_JSON json_t *json = json_pack("{s:s, s:o, s:o, s:s}", "state", state, "init", sb_identity_to_json(init), "keeper",
+                                     sb_identity_to_json(keeper), "cause", cause);
 
     if (!json)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
@@ -205,8 +214,10 @@ int sb_name_claim(struct sb_engine *engine, const char *name, const char *id, st
     if (symlinkat(id, engine->names, name) == 0)
         return 0;
     if (errno == EEXIST)
-        return sb_fail(error, SB_ARGS(SANDBOX_EEXISTS, .sys_errno = EEXIST, .field = "name", .hint = "delete that sandbox or take another name"),
-                       "the name %s belongs to another sandbox", name);
+        return sb_fail(
+            error,
+            SB_ARGS(SANDBOX_EEXISTS, .sys_errno = EEXIST, .field = "name", .hint = "delete that sandbox or take another name"),
+            "the name %s belongs to another sandbox", name);
     return sb_fail_errno(error, errno, "state", "the name can't be claimed");
 }
 
@@ -226,7 +237,8 @@ int sb_record_uses_image(const struct sb_record *record, const char *digest)
     return mine && !strcmp(mine, digest);
 }
 
-int sb_engine_find(struct sb_engine *engine, int (*wanted)(const struct sb_record *record, const char *what), const char *what, char id[SB_ID_SIZE])
+int sb_engine_find(struct sb_engine *engine, int (*wanted)(const struct sb_record *record, const char *what), const char *what,
+                   char id[SB_ID_SIZE])
 {
     int copy = openat(engine->sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), found = 0;
     DIR *stream = copy < 0 ? NULL : fdopendir(copy);

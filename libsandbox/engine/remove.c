@@ -76,8 +76,8 @@ int sb_undo(struct sb_engine *engine, struct sb_record *record, struct sandbox_e
 
     json_decref(cgroups);
     if (r)
-        return sb_fail(error, SB_ARGS(SANDBOX_EBUSY, .sys_errno = -r, .phase = "cgroup", .retryable = 1), "a cgroup of the sandbox can't be removed: %s",
-                       strerrordesc_np(-r));
+        return sb_fail(error, SB_ARGS(SANDBOX_EBUSY, .sys_errno = -r, .phase = "cgroup", .retryable = 1),
+                       "a cgroup of the sandbox can't be removed: %s", strerrordesc_np(-r));
     if (record->spec && record->spec->name)
         sb_name_release(engine, record->spec->name, record->id);
     if (renameat(engine->sandboxes, record->id, engine->trash, record->id) < 0 && errno != ENOENT)

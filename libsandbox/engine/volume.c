@@ -18,8 +18,10 @@
 
 static int check_name(const char *name, struct sandbox_error **error)
 {
-    return sb_name_valid(name) ? 0 : sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "name", .hint = "[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"),
-                                             "this is no volume name");
+    return sb_name_valid(name)
+               ? 0
+               : sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "name", .hint = "[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"),
+                         "this is no volume name");
 }
 
 int sb_engine_volume_create(struct sb_driver *driver, const char *name, struct sandbox_error **error)
@@ -43,8 +45,9 @@ int sb_engine_volume_create(struct sb_driver *driver, const char *name, struct s
         return 0;
     r = errno;
     sb_remove_tree(engine->volumes, temporary);
-    return r == EEXIST ? sb_fail(error, SB_ARGS(SANDBOX_EEXISTS, .sys_errno = r, .field = "name"), "there is a volume %s already", name)
-                       : sb_fail_errno(error, r, "volume", "the volume can't be made");
+    return r == EEXIST
+               ? sb_fail(error, SB_ARGS(SANDBOX_EEXISTS, .sys_errno = r, .field = "name"), "there is a volume %s already", name)
+               : sb_fail_errno(error, r, "volume", "the volume can't be made");
 }
 
 int sb_engine_volume_inspect(struct sb_driver *driver, const char *name, json_t **ret_json, struct sandbox_error **error)
@@ -57,9 +60,10 @@ int sb_engine_volume_inspect(struct sb_driver *driver, const char *name, json_t 
     if (r)
         return r;
     if (fstatat(engine->volumes, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return sb_fail(error, SB_ARGS(errno == ENOENT ? SANDBOX_ENOTFOUND : SANDBOX_EIO, .sys_errno = errno, .field = "name"), "there is no volume %s", name);
-    json = json_pack("{s:s, s:o, s:I}", "name", name, "path", json_sprintf("%s/volumes/%s/data", engine->root_path, name), "created_ms",
-                     (json_int_t)st.st_ctim.tv_sec * 1000);
+        return sb_fail(error, SB_ARGS(errno == ENOENT ? SANDBOX_ENOTFOUND : SANDBOX_EIO, .sys_errno = errno, .field = "name"),
+                       "there is no volume %s", name);
+    json = json_pack("{s:s, s:o, s:I}", "name", name, "path", json_sprintf("%s/volumes/%s/data", engine->root_path, name),
+                     "created_ms", (json_int_t)st.st_ctim.tv_sec * 1000);
     if (!json)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
     *ret_json = json;
