@@ -7,6 +7,7 @@
 #include "errors.h"
 #include "util.h"
 
+#include <errno.h>
 #include <string.h>
 
 enum { MAX_SIZE = 16 << 20, MAX_DEPTH = 64 };
@@ -48,7 +49,7 @@ int sb_json_parse(const char *text, size_t size, const char *what, json_t **ret_
         return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED), "%s: nested deeper than %d", what, MAX_DEPTH);
     json = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
     if (!json) {
-        if (json_error_code(&where) == json_error_out_of_memory)
+        if (json_error_code(&where) == json_error_out_of_memory || !where.text[0]) /* of some failures it says nothing */
             return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .retryable = 1), "%s: out of memory", what);
         near = strstr(where.text, " near "); /* jansson quotes the text there */
         if (near)
@@ -116,11 +117,13 @@ static char *base64_decode(const char *text, size_t size)
     SB_FREE char *bytes = NULL;
     size_t n = 0;
 
+    errno = EINVAL;
     if (size % 4)
         return NULL;
     bytes = malloc(size / 4 * 3 + 1);
     if (!bytes)
         return NULL;
+    errno = EINVAL;
     for (size_t i = 0; i < size; i += 4) {
         int pad = i + 4 == size ? (text[i + 3] == '=') + (text[i + 3] == '=' && text[i + 2] == '=') : 0;
         unsigned int v = 0;
@@ -156,6 +159,7 @@ char *sb_json_get_bytes(const json_t *json)
 {
     const json_t *text = json_is_object(json) && json_object_size(json) == 1 ? json_object_get(json, "base64") : NULL;
 
+    errno = EINVAL;
     if (json_is_string(json))
         return strlen(json_string_value(json)) == json_string_length(json) ? strdup(json_string_value(json)) : NULL;
     return json_is_string(text) ? base64_decode(json_string_value(text), json_string_length(text)) : NULL;

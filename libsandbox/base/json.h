@@ -18,7 +18,8 @@ int sb_json_parse(const char *text, size_t size, const char *what, json_t **ret_
 char *sb_json_dump(const json_t *json);
 /* A string, or {"base64": …} when the bytes are not UTF-8. New reference. */
 json_t *sb_json_bytes(const char *bytes);
-/* The reverse: malloc'ed, NUL-terminated; NULL for anything else (also when a NUL hides inside) or short memory. */
+/* The reverse: malloc'ed, NUL-terminated; NULL with errno EINVAL for anything else (also when a NUL hides inside), with ENOMEM
+ * when memory is short. */
 char *sb_json_get_bytes(const json_t *json);
 /* Typed members of an object: NULL or the default when absent or of another type. */
 const char *sb_json_str(const json_t *object, const char *key);

@@ -8,6 +8,7 @@
 #include "rules.h"
 #include "util.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -127,6 +128,12 @@ static int wrong(struct sandbox_error **error, const char *field, const char *ex
     return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = field), "%s is not %s", field, expected);
 }
 
+/* For a value that sb_json_get_bytes() did not give. */
+static int no_bytes(struct sandbox_error **error, const char *field, const char *expected)
+{
+    return errno == ENOMEM ? sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .retryable = 1), "out of memory") : wrong(error, field, expected);
+}
+
 typedef int set_text_fn(struct sandbox_spec *spec, const char *text, struct sandbox_error **error);
 typedef int set_int_fn(struct sandbox_spec *spec, int64_t value, struct sandbox_error **error);
 typedef int set_flag_fn(struct sandbox_spec *spec, int value, struct sandbox_error **error);
@@ -167,7 +174,7 @@ static int read_list(const char *key, const json_t *value, char ***ret_list, str
     for (size_t i = 0; i < n; i++) {
         list[i] = sb_json_get_bytes(json_array_get(value, i));
         if (!list[i])
-            return wrong(error, key, "a list of byte strings");
+            return no_bytes(error, key, "a list of byte strings");
     }
     return 0;
 }
@@ -213,10 +220,13 @@ static int read_labels(struct sandbox_spec *spec, const char *key, const json_t 
     if (!json_is_object(value))
         return wrong(error, key, "an object");
     json_object_foreach((json_t *)value, name, text) {
-        SB_FREE char *bytes = json_is_string(text) ? sb_json_get_bytes(text) : NULL;
+        SB_FREE char *bytes = NULL;
 
-        if (!bytes)
+        if (!json_is_string(text))
             return wrong(error, key, "an object of strings");
+        bytes = sb_json_get_bytes(text);
+        if (!bytes)
+            return no_bytes(error, key, "an object of strings");
         r = sb_spec_add_label(spec, name, bytes, error);
         if (r)
             return r;
@@ -226,14 +236,18 @@ static int read_labels(struct sandbox_spec *spec, const char *key, const json_t 
 
 static int read_mount(struct sandbox_spec *spec, const char *key, const json_t *value, struct sandbox_error **error)
 {
-    SB_FREE char *source = sb_json_get_bytes(json_object_get(value, "source"));
-    SB_FREE char *target = sb_json_get_bytes(json_object_get(value, "target"));
     const json_t *read_only = json_object_get(value, "read_only"), *max_bytes = json_object_get(value, "max_bytes");
     struct sandbox_mount_options mount = SANDBOX_MOUNT_OPTIONS_INIT;
+    SB_FREE char *source = NULL;
+    SB_FREE char *target = NULL;
 
-    if (!json_is_object(value) || json_object_size(value) != 5 || !source || !target || !json_is_boolean(read_only) ||
-        !json_is_integer(max_bytes))
+    if (!json_is_object(value) || json_object_size(value) != 5 || !json_is_boolean(read_only) || !json_is_integer(max_bytes))
         return wrong(error, key, "a list of mounts");
+    source = sb_json_get_bytes(json_object_get(value, "source"));
+    if (source)
+        target = sb_json_get_bytes(json_object_get(value, "target"));
+    if (!target)
+        return no_bytes(error, key, "a list of mounts");
     mount.type = index_of(mount_types, SB_ELEMENTS(mount_types), json_object_get(value, "type"));
     mount.source = *source ? source : NULL;
     mount.target = target;
@@ -301,7 +315,7 @@ static int read_member(struct sandbox_spec *spec, const char *key, const json_t 
         SB_FREE char *text = sb_json_get_bytes(value);
 
         if (!text)
-            return wrong(error, key, "a byte string");
+            return no_bytes(error, key, "a byte string");
         return m->set_text(spec, *text ? text : NULL, error);
     }
     if (m->set_int)

@@ -65,13 +65,21 @@ static void called(const char *format, ...)
 
 static json_t *parse(const char *text)
 {
-    return json_loads(text, JSON_DECODE_ANY, NULL);
+    json_t *json;
+
+    fake.paused++;
+    json = json_loads(text, JSON_DECODE_ANY, NULL);
+    fake.paused--;
+    return json;
 }
 
 static struct sb_driver *new_driver(void)
 {
-    struct fake_driver *driver = calloc(1, sizeof *driver);
+    struct fake_driver *driver;
 
+    fake.paused++;
+    driver = calloc(1, sizeof *driver);
+    fake.paused--;
     driver->driver.ops = &fake.ops;
     return &driver->driver;
 }
@@ -148,7 +156,9 @@ static int begin(const char *kind, struct sb_op **ret_op, struct sandbox_error *
 
     if (fake.refuses)
         return sb_fail(error, SB_ARGS(fake.refuses), "the fake %s is refused", kind);
+    fake.paused++;
     op = calloc(1, sizeof *op);
+    fake.paused--;
     op->kind = kind;
     op->left = fake.steps;
     op->op.ops = &op_ops;
@@ -358,7 +368,9 @@ static int d_exec(struct sb_driver *d, const char *id, const struct sb_exec_requ
     r = exe < 0 ? -errno : sb_spawn(exe, (char *const *)request->argv, fds, 3, &pid);
     if (r)
         return sb_fail_errno(error, -r, NULL, "can't run %s", request->argv[0]);
+    fake.paused++;
     e = calloc(1, sizeof *e);
+    fake.paused--;
     e->exec.ops = &exec_ops;
     e->exec.fd = (int)syscall(SYS_pidfd_open, pid, 0);
     e->pid = pid;
