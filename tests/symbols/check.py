@@ -17,8 +17,8 @@ SANITIZERS = re.compile(r'^lib(asan|ubsan|tsan|lsan|m|gcc_s|stdc\+\+|pthread|dl|
 # What would change the host program, end it, or speak in its place. Names as the compiler may turn them, too.
 NEVER = set('''atexit on_exit __cxa_atexit signal sigaction bsd_signal sysv_signal __sysv_signal sigvec umask chdir fchdir setlocale uselocale
     setenv putenv unsetenv clearenv getenv secure_getenv fork vfork daemon system popen wait wait3 wait4 exit _exit _Exit quick_exit abort
-    __assert_fail __assert printf puts putchar vprintf fprintf fputs perror psignal __printf_chk __fprintf_chk __vprintf_chk
-    __vfprintf_chk err errx warn warnx error syslog openlog setuid setgid setreuid setresuid setgroups seteuid setpgid setsid
+    __assert_fail __assert stdin stdout stderr printf puts putchar vprintf perror psignal __printf_chk __vprintf_chk
+    err errx warn warnx error syslog openlog setuid setgid setreuid setresuid setgroups seteuid setpgid setsid
     tcsetpgrp alarm setitimer getpwnam getpwuid getgrnam getaddrinfo gethostbyname dlopen'''.split())
 ALLOWED_STATIC = re.compile(r'^(sandbox_|sb_)')
 MACOS = {'sandbox_init', 'sandbox_init_with_parameters', 'sandbox_free_error', 'sandbox_check'}
