@@ -133,19 +133,60 @@ int ag_userns_map(int proc, pid_t pid, const struct sb_idmap *map)
     }
 }
 
+static pid_t clone_holder(uint64_t flags)
+{
+    struct clone_args args = { .flags = flags, .exit_signal = SIGCHLD };
+
+    return (pid_t)syscall(SYS_clone3, &args, sizeof args);
+}
+
+static void __attribute__((noreturn)) hold(void)
+{
+    for (;;)
+        pause();
+}
+
+/* The kernel makes no user namespace for a process in a chroot. A child that enters its own mount namespace anew stands at the real
+ * root; we can't, as long as paths are to be opened. */
+static pid_t clone_outside_chroot(int proc)
+{
+    int ready[2];
+    char byte = 0;
+    pid_t pid;
+
+    if (pipe2(ready, O_CLOEXEC) < 0)
+        return -1;
+    pid = clone_holder(0);
+    if (pid == 0) {
+        int fd = openat(proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
+
+        if (fd >= 0 && setns(fd, CLONE_NEWNS) == 0 && unshare(CLONE_NEWUSER) == 0 && write(ready[1], &byte, 1) == 1)
+            hold();
+        _exit(1);
+    }
+    sb_close(ready[1]);
+    if (pid > 0 && SB_RETRY(read(ready[0], &byte, 1)) != 1) {
+        SB_RETRY(waitpid(pid, NULL, 0));
+        errno = EPERM;
+        pid = -1;
+    }
+    sb_close(ready[0]);
+    return pid;
+}
+
 int ag_userns_hold(int proc, const struct sb_idmap *map)
 {
-    struct clone_args args = { .flags = CLONE_NEWUSER, .exit_signal = SIGCHLD };
     char path[64];
     pid_t pid;
     int fd, r;
 
-    pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
+    pid = clone_holder(CLONE_NEWUSER);
+    if (pid == 0)
+        hold();
+    if (pid < 0 && errno == EPERM)
+        pid = clone_outside_chroot(proc);
     if (pid < 0)
         return -errno;
-    if (pid == 0)
-        for (;;)
-            pause();
     r = ag_userns_map(proc, pid, map);
     snprintf(path, sizeof path, "%d/ns/user", (int)pid);
     fd = r ? r : openat(proc, path, O_RDONLY | O_CLOEXEC);
