@@ -211,14 +211,11 @@ static void verify(const struct ag_exec *x, uid_t uid, gid_t gid, uint64_t set, 
 
     if (getresuid(&u[0], &u[1], &u[2]) < 0 || getresgid(&g[0], &g[1], &g[2]) < 0 || syscall(SYS_capget, &header, data) < 0)
         give_up(SB_STEP_VERIFY, errno);
-    for (int c = 0; c < 64; c++) {
-        int bound = prctl(PR_CAPBSET_READ, c, 0, 0, 0), ambient = prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_IS_SET, c, 0, 0);
-
-        if (bound < 0)
-            break;
-        record->cap_bounding |= (uint64_t)(bound == 1) << c;
-        record->cap_ambient |= (uint64_t)(ambient == 1) << c;
-    }
+    /* init has seen that its bounding set holds nothing else, and a set only ever shrinks; the kernel keeps the ambient set within
+     * the inheritable one, which must be empty: eighty system calls less for every command */
+    for (int c = 0; c < 64; c++)
+        if (x->plan->daemon_capabilities >> c & 1)
+            record->cap_bounding |= (uint64_t)(prctl(PR_CAPBSET_READ, c, 0, 0, 0) == 1) << c;
     record->cap_effective = data[0].effective | (uint64_t)data[1].effective << 32;
     record->cap_permitted = data[0].permitted | (uint64_t)data[1].permitted << 32;
     record->cap_inheritable = data[0].inheritable | (uint64_t)data[1].inheritable << 32;
@@ -262,12 +259,15 @@ static void execute(const struct command *c)
     give_up(SB_STEP_EXECVE, seen);
 }
 
-/* The bounding set is cut once, by init, to what the daemon may have, so that an exec has little left to drop. */
+/* The bounding set is cut once, by init, to what the daemon may have, so that an exec has little left to drop and to check. */
 void ag_cut_bounding_set(uint64_t keep)
 {
     for (int c = 0; c < 64; c++)
         if (!(keep >> c & 1) && prctl(PR_CAPBSET_DROP, c, 0, 0, 0) < 0 && errno == EINVAL)
             break;
+    for (int c = 0; c < 64; c++)
+        if (!(keep >> c & 1) && prctl(PR_CAPBSET_READ, c, 0, 0, 0) == 1)
+            _exit(1);
 }
 
 void ag_exec_child(const struct ag_exec *x)

@@ -62,6 +62,7 @@ static struct {
     int stopping, more_to_reap;
     unsigned long execs;
     int64_t stop_until; /* 0: no bound */
+    size_t top; /* slots from here on are free, and their memory untouched: a fork copies what was touched */
     struct slot slots[SLOTS];
     char buffer[sizeof(struct sb_request) + SB_REQUEST_INLINE];
 } in;
@@ -270,7 +271,7 @@ static void on_signals(void)
         }
         struct slot *s = NULL;
 
-        for (size_t i = 0; i < SLOTS && !s; i++)
+        for (size_t i = 0; i < in.top && !s; i++)
             if (in.slots[i].pid == pid && in.slots[i].kind != FREE)
                 s = &in.slots[i];
         if (WIFSTOPPED(status)) {
@@ -400,7 +401,7 @@ static void dial(struct slot *s, const struct sb_request *q)
 
 static struct slot *daemon_slot(void)
 {
-    for (size_t i = 0; i < SLOTS; i++)
+    for (size_t i = 0; i < in.top; i++)
         if (in.slots[i].daemon && in.slots[i].pid > 0 && (in.slots[i].kind == RUNNING || in.slots[i].kind == STARTING))
             return &in.slots[i];
     return NULL;
@@ -440,7 +441,7 @@ static void tell_status(struct slot *s)
                           .code = in.daemon_code,
                           .signal = in.daemon_signal };
 
-    for (size_t i = 0; i < SLOTS; i++)
+    for (size_t i = 0; i < in.top; i++)
         r.execs +=
             !in.slots[i].daemon && (in.slots[i].kind == RUNNING || in.slots[i].kind == STARTING || in.slots[i].kind == KILLING);
     reply(s, &r, -1);
@@ -511,6 +512,8 @@ static void on_connect(void)
     for (size_t i = 0; i < SLOTS; i++)
         if (in.slots[i].kind == FREE) {
             in.slots[i] = (struct slot){ .kind = IDLE, .fd = fd, .status_fd = -1, .dial_fd = -1, .leaf = -1 };
+            if (i >= in.top)
+                in.top = i + 1;
             watch(fd, ON_CONNECTION, i, EPOLLIN);
             return;
         }
@@ -519,25 +522,22 @@ static void on_connect(void)
     sb_close(full.fd);
 }
 
-static int next_timeout(void)
+/* Does what is due; then for how long epoll may wait. */
+static int run_timers(void)
 {
-    int64_t next = in.stopping && in.stop_until ? in.stop_until : -1;
+    int64_t now = sb_now_ms(), next = in.stopping && in.stop_until ? in.stop_until : -1;
 
-    for (size_t i = 0; i < SLOTS; i++)
-        if (in.slots[i].kind != FREE && in.slots[i].until && (next < 0 || in.slots[i].until < next))
-            next = in.slots[i].until;
-    return sb_left_ms(next);
-}
-
-static void run_timers(void)
-{
-    int64_t now = sb_now_ms();
-
-    if (in.stopping && in.stop_until && now >= in.stop_until)
+    if (next >= 0 && now >= next)
         _exit(0);
-    for (size_t i = 0; i < SLOTS; i++)
-        if (in.slots[i].kind != FREE && in.slots[i].until && now >= in.slots[i].until)
-            on_deadline(&in.slots[i]);
+    while (in.top > 0 && in.slots[in.top - 1].kind == FREE)
+        in.top--;
+    for (struct slot *s = in.slots; s < in.slots + in.top; s++) {
+        if (s->kind != FREE && s->until && now >= s->until)
+            on_deadline(s);
+        if (s->kind != FREE && s->until && (next < 0 || s->until < next))
+            next = s->until;
+    }
+    return sb_left_ms(next);
 }
 
 static void on_event(const struct epoll_event *e)
@@ -589,12 +589,12 @@ void ag_init_main(const struct sb_plan *plan, int procfs)
     if (plan->flags & SB_PLAN_OWNED)
         watch(SB_FD_OWNER, ON_OWNER, 0, EPOLLIN);
     for (;;) {
-        int n = epoll_wait(in.epoll, events, SB_ELEMENTS(events), in.more_to_reap ? 0 : next_timeout());
+        int wait = run_timers();
+        int n = epoll_wait(in.epoll, events, SB_ELEMENTS(events), in.more_to_reap ? 0 : wait);
 
         for (int i = 0; i < n; i++)
             on_event(&events[i]);
         if (in.more_to_reap)
             on_signals();
-        run_timers();
     }
 }
