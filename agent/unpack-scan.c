@@ -208,7 +208,8 @@ static int scan_entries(struct scan *scan)
             continue;
         }
         seen_index |= !strcmp(clean, "index.json") || !strcmp(clean, "manifest.json");
-        note_member(scan, entry, clean);
+        if (clean[0])
+            note_member(scan, entry, clean);
         au_progress(SB_UNPACK_PHASE_SCAN, archive_filter_bytes(scan->tar, -1), scan->entries);
     }
     flush_member(scan);

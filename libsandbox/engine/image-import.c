@@ -31,7 +31,8 @@ static const char *phase_name(enum import_state state)
     static const char *const names[] = {
         [IMPORT_SCAN] = "scan", [IMPORT_INFLATE] = "decompress", [IMPORT_LAYOUT] = "manifest", [IMPORT_INDEX] = "manifest",
         [IMPORT_MANIFEST] = "manifest", [IMPORT_CONFIG] = "manifest", [IMPORT_DOCKER] = "manifest", [IMPORT_HASH] = "hash",
-        [IMPORT_LAYER] = "unpack", [IMPORT_MADE_CONFIG] = "manifest", [IMPORT_MADE_MANIFEST] = "manifest", [IMPORT_ADOPT] = "unpack", [IMPORT_DISCARD] = "remove",
+        [IMPORT_LAYER] = "unpack", [IMPORT_MADE_CONFIG] = "manifest", [IMPORT_MADE_MANIFEST] = "manifest",
+        [IMPORT_ADOPT] = "unpack", [IMPORT_DISCARD] = "remove",
     };
 
     return names[state];
