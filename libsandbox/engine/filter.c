@@ -21,7 +21,15 @@
 #define TIOCLINUX 0x541C
 #endif
 
-enum { NEWEST_KNOWN = 462 /* mseal, the same number on x86_64 and aarch64 */, X32_BIT = 0x40000000 };
+/* Newer than some libseccomp; the numbers are the same on all architectures. */
+enum {
+    QUOTACTL_FD = 443,
+    STATMOUNT = 457,
+    LISTMOUNT = 458,
+    LSM_SET_SELF_ATTR = 460,
+    NEWEST_KNOWN = 462, /* mseal */
+    X32_BIT = 0x40000000
+};
 
 struct denial {
     const char *name;
@@ -45,8 +53,6 @@ static const struct denial denials[] = {
     { "mount_setattr", ENOSYS, 0 },
     { "setns", EPERM, 0 },
     { "unshare", EPERM, 0 },
-    { "statmount", ENOSYS, 0 },
-    { "listmount", ENOSYS, 0 },
     /* clone's flags are behind a pointer there, which a filter can't read: C libraries fall back to clone */
     { "clone3", ENOSYS, 1 },
     /* keys are not namespaced by anything a sandbox has */
@@ -83,7 +89,6 @@ static const struct denial denials[] = {
     { "query_module", EPERM, 1 },
     { "nfsservctl", EPERM, 1 },
     { "quotactl", EPERM, 1 },
-    { "quotactl_fd", EPERM, 1 },
     { "syslog", EPERM, 1 },
     { "iopl", EPERM, 1 },
     { "ioperm", EPERM, 1 },
@@ -97,24 +102,16 @@ static const struct denial denials[] = {
     { "sysfs", EPERM, 1 },
     { "move_pages", EPERM, 1 },
     { "migrate_pages", EPERM, 1 },
-    { "lsm_set_self_attr", ENOSYS, 1 },
 };
 
+/* libseccomp takes this machine's number of a call (a negative one of its own where this machine has none) and translates it. */
 static int deny(scmp_filter_ctx ctx, uint32_t arch, const char *name, int error, const struct scmp_arg_cmp *cmp, unsigned int n)
 {
-    /* newer than some libseccomp; the numbers are the same on all architectures */
-    static const struct {
-        const char *name;
-        int nr;
-    } newer[] = { { "statmount", 457 }, { "listmount", 458 }, { "lsm_set_self_attr", 460 }, { "quotactl_fd", 443 } };
-    int nr = seccomp_syscall_resolve_name_arch(arch, name);
+    int nr = seccomp_syscall_resolve_name(name);
 
-    for (size_t i = 0; i < sizeof newer / sizeof *newer && nr < 0; i++)
-        if (!strcmp(name, newer[i].name))
-            nr = newer[i].nr;
-    if (nr < 0) /* this architecture has no such call */
+    if (seccomp_syscall_resolve_name_arch(arch, name) < 0) /* that architecture has no such call */
         return 0;
-    return seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO((uint32_t)error), nr, n, cmp);
+    return nr == __NR_SCMP_ERROR ? -ENOENT : seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO((uint32_t)error), nr, n, cmp);
 }
 
 static int deny_if(scmp_filter_ctx ctx, uint32_t arch, const char *name, int error, struct scmp_arg_cmp cmp)
@@ -157,14 +154,30 @@ static int add_rules(scmp_filter_ctx ctx, enum sb_filter_kind kind, uint32_t arc
     return r ? r : deny_families(ctx, arch);
 }
 
-static int export_program(scmp_filter_ctx ctx, struct sock_filter **ret_program, size_t *ret_count)
+/* What goes before libseccomp's program: the calls that it may not know. */
+static const struct sock_filter newer_command[] = {
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), /* seccomp_data.nr */
+    BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 6, 0),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, QUOTACTL_FD, 4, 0),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, STATMOUNT, 3, 0),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, LISTMOUNT, 2, 0),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, LSM_SET_SELF_ATTR, 1, 0),
+    BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, NEWEST_KNOWN, 0, 1),
+    BPF_STMT(BPF_RET | BPF_K, SCMP_ACT_ERRNO(ENOSYS)),
+};
+static const struct sock_filter newer_daemon[] = {
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+    BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 4, 0),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, QUOTACTL_FD, 2, 0),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, LSM_SET_SELF_ATTR, 1, 0),
+    BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, NEWEST_KNOWN, 0, 1),
+    BPF_STMT(BPF_RET | BPF_K, SCMP_ACT_ERRNO(ENOSYS)),
+};
+
+static int export_program(scmp_filter_ctx ctx, enum sb_filter_kind kind, struct sock_filter **ret_program, size_t *ret_count)
 {
-    static const struct sock_filter newer[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), /* seccomp_data.nr */
-        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 2, 0),
-        BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, NEWEST_KNOWN, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SCMP_ACT_ERRNO(ENOSYS)),
-    };
+    const struct sock_filter *newer = kind == SB_FILTER_COMMAND ? newer_command : newer_daemon;
+    const size_t n_newer = kind == SB_FILTER_COMMAND ? sizeof newer_command / sizeof *newer : sizeof newer_daemon / sizeof *newer;
     struct sock_filter *program = NULL;
     int fd = memfd_create("filter", MFD_CLOEXEC), r;
     off_t size;
@@ -175,11 +188,11 @@ static int export_program(scmp_filter_ctx ctx, struct sock_filter **ret_program,
     size = r ? 0 : lseek(fd, 0, SEEK_END);
     if (!r && (size <= 0 || size % (off_t)sizeof *program))
         r = -EBADMSG;
-    if (!r && !(program = malloc(sizeof newer + (size_t)size)))
+    if (!r && !(program = malloc(n_newer * sizeof *newer + (size_t)size)))
         r = -ENOMEM;
     if (!r) {
-        memcpy(program, newer, sizeof newer);
-        if (pread(fd, program + sizeof newer / sizeof *newer, (size_t)size, 0) != size)
+        memcpy(program, newer, n_newer * sizeof *newer);
+        if (pread(fd, program + n_newer, (size_t)size, 0) != size)
             r = -EIO;
     }
     close(fd);
@@ -188,7 +201,7 @@ static int export_program(scmp_filter_ctx ctx, struct sock_filter **ret_program,
         return r;
     }
     *ret_program = program;
-    *ret_count = (sizeof newer + (size_t)size) / sizeof *program;
+    *ret_count = n_newer + (size_t)size / sizeof *program;
     return 0;
 }
 
@@ -210,7 +223,7 @@ int sb_filter_build(enum sb_filter_kind kind, uint32_t arch, struct sock_filter 
     if (!r)
         r = add_rules(ctx, kind, arch);
     if (!r)
-        r = export_program(ctx, ret_program, ret_count);
+        r = export_program(ctx, kind, ret_program, ret_count);
     seccomp_release(ctx);
     return r;
 }
