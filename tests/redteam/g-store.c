@@ -19,7 +19,7 @@ int store_root = -1;
 static int program = -1;
 static char canary_path[512];
 
-static int get_program(void *data, struct sandbox_error **error)
+int store_program(void *data, struct sandbox_error **error)
 {
     (void)data;
     (void)error;
@@ -77,7 +77,7 @@ void store_open(void)
     store_root = sb_make_path(in_dir("state"));
     ck_assert_int_ge(store_root, 0);
     find_map();
-    sbtest_ok(sb_images_open(store_root, &store_map, get_program, NULL, &store, &error), &error);
+    sbtest_ok(sb_images_open(store_root, &store_map, store_program, NULL, &store, &error), &error);
     snprintf(canary_path, sizeof canary_path, "%s", in_dir("canary"));
     {
         FILE *f = fopen(canary_path, "we");

@@ -13,6 +13,8 @@ extern struct sb_images *store;
 extern struct sb_idmap store_map;
 extern int store_root; /* the state root's descriptor */
 
+/* Gives the helper, as sb_images_open() wants it. */
+int store_program(void *data, struct sandbox_error **error);
 /* Fixtures for a test case. */
 void store_open(void);
 void store_close(void);
