@@ -14,12 +14,12 @@
 #include <util.h>
 
 static const char *const read_only[] = { "sys", "bus", "fs", "irq", "sysrq-trigger" };
+/* Only what others than the machine's root may read: nobody inside is that root, and the rest of /proc says so by its modes. */
 static const char *const hidden_files[] = {
-    "kcore",        "keys",        "key-users",  "kallsyms",   "kmsg",        "latency_stats", "timer_list",
-    "timer_stats",  "sched_debug", "kpagecount", "kpageflags", "kpagecgroup", "vmallocinfo",   "slabinfo",
-    "pagetypeinfo", "iomem",       "ioports",    "dma",        "modules",     "config.gz",     "interrupts",
+    "kcore",      "keys",        "key-users",  "kallsyms", "kmsg",    "latency_stats",
+    "timer_list", "sched_debug", "interrupts", "iomem",    "ioports", "config.gz",
 };
-static const char *const hidden_folders[] = { "acpi", "scsi", "asound", "driver" };
+static const char *const hidden_folders[] = { "acpi", "scsi" };
 
 static int clone_at(int dir, const char *path, int flags)
 {

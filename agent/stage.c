@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  * stage: builds a sandbox's namespaces from a plan and becomes its init.
  *
- * Theory of operation. A mount's read-only, nosuid and nodev flags are only beyond the reach of the sandbox's root when the
- * kernel locks them, and it does that when a mount namespace is copied for another user namespace. So every mount of the
- * machine that goes inside is cloned, given its flags and attached ("parked") by this process first, in a mount namespace of
- * its own; only then is the child cloned into a user namespace, with all other namespaces at once. What the child mounts
- * itself (the root overlay, proc, pts) is locked in the same way when, as its last step, it moves into a second user
- * namespace (stage-child.c): nothing that runs in the sandbox is in the one that owns its network, pids or first mounts.
+ * Theory of operation. A mount's read-only, nosuid and nodev flags, and its place, are beyond the reach of the sandbox's root only
+ * when the kernel has locked them, and it does that when a mount namespace is copied for another user namespace. So the user
+ * namespace comes last: this process clones a child into all other new namespaces; the child, still trusted, mounts everything
+ * that the sandbox has, enters the sandbox's user namespace, and there takes a copy of the mounts, all of them locked. Network, pid,
+ * uts and ipc namespaces, the overlay and the procfs stay those of the user namespace that this program is in: nothing inside has
+ * rights over them, and not even a fresh procfs can be mounted there.
  *
- * An ordinary user has no right to clone mounts; for him this process first enters a user namespace of its own ("outer").
+ * What of the machine goes inside is cloned first, by this process, as detached mounts. The namespace is made early, since the
+ * layers are id-mapped by it, and holds nobody until then.
+ *
+ * An ordinary user has no right to mount anything; for him this process first enters a user namespace of its own ("outer").
  * This program is single-threaded, does nothing else, and ends: so failing means telling why and exiting. */
 #include "stage.h"
 
@@ -159,7 +162,7 @@ static void enter_outer(struct ag_stage *s)
 }
 
 /* The kernel makes no user namespace for a process in a chroot. Entering our own mount namespace anew puts us at its real root,
- * which is all the same to us: nothing below needs the machine's tree, the trees that go inside are held by descriptor. */
+ * which is all the same to us: nothing after this needs the machine's paths, the trees that go inside are held by descriptor. */
 static void leave_chroot(struct ag_stage *s)
 {
     SB_CLOSE int fd = openat(s->proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
@@ -174,14 +177,12 @@ static void clone_child(struct ag_stage *s)
 {
     int pidfd = -1;
     struct clone_args args = {
-        .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_NEWNET |
-                 CLONE_PARENT | CLONE_PIDFD,
+        .flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_NEWNET | CLONE_PARENT |
+                 CLONE_PIDFD,
         .pidfd = (uint64_t)(uintptr_t)&pidfd,
     };
     struct sb_control message = { .type = SB_CONTROL_CLONED };
-    char byte = 0;
     long pid;
-    int r;
 
     if (s->plan->flags & SB_PLAN_CGROUP) {
         args.flags |= CLONE_INTO_CGROUP;
@@ -190,27 +191,27 @@ static void clone_child(struct ag_stage *s)
     pid = syscall(SYS_clone3, &args, sizeof args);
     if (pid < 0)
         ag_die("clone", errno,
-               errno == EPERM    ? "this kernel or its policy refuses user namespaces"
-               : errno == ENOSPC ? "no more namespaces: a limit in /proc/sys/user is reached"
-                                 : "the namespaces can't be made");
+               errno == ENOSPC ? "no more namespaces: a limit in /proc/sys/user is reached" : "the namespaces can't be made");
     if (pid == 0)
         ag_child_main(s);
     message.pid = (int32_t)pid;
     send_control(&message, pidfd);
-    if (s->plan->map.privilege == SB_PRIVILEGE_ROOT) {
-        r = ag_userns_map(s->proc, (pid_t)pid, &s->plan->map);
-    } else {
-        /* within the outer namespace the ids are the inside's already */
-        struct sb_idmap inner = { .privilege = SB_PRIVILEGE_ROOT, .count = s->plan->map.count };
+}
 
-        if (s->plan->map.privilege == SB_PRIVILEGE_SINGLE)
-            inner.privilege = SB_PRIVILEGE_SINGLE;
-        r = ag_userns_map(s->proc, (pid_t)pid, &inner);
+/* The sandbox's user namespace: for root the sandbox's range, for a user the outer namespace's ids, one to one. */
+static void make_inside(struct ag_stage *s)
+{
+    s->inner = s->plan->map;
+    if (s->inner.privilege != SB_PRIVILEGE_ROOT) {
+        s->inner.uid = s->inner.gid = s->inner.uid_start = s->inner.gid_start = 0;
+        if (s->inner.privilege == SB_PRIVILEGE_SUBIDS)
+            s->inner.privilege = SB_PRIVILEGE_ROOT;
     }
-    if (r)
-        ag_die("idmap", -r, "the id map was refused");
-    if (SB_RETRY(write(s->go[1], &byte, 1)) != 1)
-        ag_die("clone", errno, "init ended early");
+    s->inside = ag_userns_hold(s->proc, &s->inner);
+    if (s->inside < 0)
+        ag_die("userns", -s->inside,
+               s->inside == -ENOSPC ? "no more user namespaces: a limit in /proc/sys/user is reached"
+                                    : "this kernel or its policy refuses user namespaces");
 }
 
 /* A daemon may open /dev/stdout, so keeper's pipes must be its own. */
@@ -241,8 +242,6 @@ int ag_stage_main(int argc, char **argv)
     s.proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (s.proc < 0 || !ag_is_procfs(s.proc))
         ag_die("proc", s.proc < 0 ? errno : ENODEV, "/proc is not a procfs");
-    if (pipe2(s.go, O_CLOEXEC) < 0)
-        ag_die("clone", errno, "no pipe");
     if (s.plan->map.privilege == SB_PRIVILEGE_ROOT)
         prctl(PR_SET_DUMPABLE, 0);
     else
@@ -253,13 +252,8 @@ int ag_stage_main(int argc, char **argv)
             ag_die("cgroup", errno, "%s can't be written", SB_PLAN_STRING(s.plan, s.plan->cgroups[i]));
     }
     ag_stage_open_trees(&s);
-    if (s.plan->map.privilege == SB_PRIVILEGE_ROOT && unshare(CLONE_NEWNS) < 0)
-        ag_die("mount-namespace", errno, "this process may not make a mount namespace");
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 && errno != EINVAL) /* EINVAL: in a chroot "/" is no mount */
-        ag_die("mount-namespace", errno, "the mounts can't be made private");
+    ag_stage_open_devices(&s);
     leave_chroot(&s);
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-        ag_die("mount-namespace", errno, "the mounts can't be made private");
     for (uint32_t i = 0; i < s.plan->n_cgroups; i++) {
         int r = sb_write_all(cgroups[i], "0", 1);
 
@@ -268,8 +262,9 @@ int ag_stage_main(int argc, char **argv)
         sb_close(cgroups[i]);
     }
     give_pipes(&s);
+    make_inside(&s);
+    ag_stage_set_trees(&s);
     ag_stage_make_dev(&s);
-    ag_stage_park(&s);
     clone_child(&s);
     return 0;
 }

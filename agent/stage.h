@@ -4,31 +4,42 @@
 #define SB_AGENT_STAGE_H
 
 #include <plan.h>
+#include <sys/types.h>
 
 #define AG_NORETURN __attribute__((noreturn))
 
+#define AG_DEVICES 7
+
 struct ag_stage {
     const struct sb_plan *plan;
-    int proc;          /* the machine's procfs */
-    int go[2];         /* the child waits for a byte, or the end, here */
-    int null;          /* O_PATH on a real /dev/null for masks: the sandbox's own */
-    const char *park;  /* folder that the parked mounts hide */
-    /* parent only: detached mounts on their way to the park */
-    int rw, dev, layers[SB_PLAN_MAX_LAYERS], mounts[SB_PLAN_MAX_MOUNTS];
+    struct sb_idmap inner; /* the sandbox's user namespace, as seen from where this program is */
+    int proc;              /* the machine's procfs */
+    int inside;            /* the sandbox's user namespace */
+    const char *park;      /* folder behind which layers are attached */
+    /* detached mounts, -1: none */
+    int rw, dev, layers[SB_PLAN_MAX_LAYERS], mounts[SB_PLAN_MAX_MOUNTS], devices[AG_DEVICES];
 };
 
 int ag_stage_main(int argc, char **argv);
 
-/* stage-mounts.c: the parent half's mounts */
-void ag_stage_open_trees(struct ag_stage *s);
+/* stage-trees.c: what of the machine goes inside, as detached mounts */
+void ag_stage_open_trees(struct ag_stage *s);  /* clones them, by the machine's paths */
+void ag_stage_set_trees(struct ag_stage *s);   /* their id maps and flags; needs s->inside */
+
+/* stage-dev.c */
+void ag_stage_open_devices(struct ag_stage *s);
 void ag_stage_make_dev(struct ag_stage *s);
-void ag_stage_park(struct ag_stage *s);
+/* Attaches /dev and what is in it; a descriptor of the sandbox's null device. */
+int ag_child_dev(struct ag_stage *s, int root);
 
 /* stage-child.c, stage-masks.c: in the clone */
 AG_NORETURN void ag_child_main(struct ag_stage *s);
 void ag_child_masks(int procfs, int null);
-/* Opens `path` (absolute, inside) below root, with missing parts made; the last one a folder or an empty file. */
-int ag_child_target(int root, const char *path, int folder);
+/* A new file system of a type; options without a value are flags. */
+int ag_make_fs(const char *type, const char *const options[][2], size_t n, unsigned int attributes, const char *phase);
+void ag_move_onto(int mnt, int target, const char *phase, const char *what);
+/* A folder right below the root that is mounted over: the image must not have turned it into something else. */
+int ag_fixed_folder(int root, const char *name, mode_t mode);
 
 /* Tells the library why and ends this process. */
 AG_NORETURN void ag_die(const char *phase, int sys_errno, const char *format, ...) __attribute__((format(printf, 3, 4)));

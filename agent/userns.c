@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -133,17 +132,12 @@ int ag_userns_map(int proc, pid_t pid, const struct sb_idmap *map)
     }
 }
 
-static pid_t clone_holder(uint64_t flags)
+static int hold(void *unused)
 {
-    struct clone_args args = { .flags = flags, .exit_signal = SIGCHLD };
-
-    return (pid_t)syscall(SYS_clone3, &args, sizeof args);
-}
-
-static void __attribute__((noreturn)) hold(void)
-{
+    (void)unused;
     for (;;)
         pause();
+    return 0;
 }
 
 /* The kernel makes no user namespace for a process in a chroot. A child that enters its own mount namespace anew stands at the real
@@ -156,12 +150,12 @@ static pid_t clone_outside_chroot(int proc)
 
     if (pipe2(ready, O_CLOEXEC) < 0)
         return -1;
-    pid = clone_holder(0);
+    pid = fork();
     if (pid == 0) {
         int fd = openat(proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
 
         if (fd >= 0 && setns(fd, CLONE_NEWNS) == 0 && unshare(CLONE_NEWUSER) == 0 && write(ready[1], &byte, 1) == 1)
-            hold();
+            hold(NULL);
         _exit(1);
     }
     sb_close(ready[1]);
@@ -176,13 +170,12 @@ static pid_t clone_outside_chroot(int proc)
 
 int ag_userns_hold(int proc, const struct sb_idmap *map)
 {
+    static _Alignas(16) char stack[16384]; /* of a process that shares our memory: nothing is copied for its short life */
     char path[64];
     pid_t pid;
     int fd, r;
 
-    pid = clone_holder(CLONE_NEWUSER);
-    if (pid == 0)
-        hold();
+    pid = clone(hold, stack + sizeof stack, CLONE_NEWUSER | CLONE_VM | SIGCHLD, NULL);
     if (pid < 0 && errno == EPERM)
         pid = clone_outside_chroot(proc);
     if (pid < 0)

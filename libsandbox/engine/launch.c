@@ -199,7 +199,7 @@ int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct s
 
 static const char *hint_for(const struct sb_control *m)
 {
-    if (!strcmp(m->phase, "userns") || (!strcmp(m->phase, "clone") && (m->sys_errno == EPERM || m->sys_errno == ENOSPC)))
+    if (!strcmp(m->phase, "userns") || (!strcmp(m->phase, "clone") && m->sys_errno == ENOSPC))
         return "allow user namespaces: see kernel.unprivileged_userns_clone, user.max_user_namespaces, "
                "kernel.apparmor_restrict_unprivileged_userns, "
                "or a container's seccomp profile";
@@ -278,13 +278,15 @@ int sb_launch_step(struct sb_launch *launch, struct sandbox_error **error)
             r = sb_identity_read((pid_t)message.pid, launch->engine->self.boot, &launch->identity);
             if (r)
                 return sb_fail_errno(error, -r, "stage", "init can't be identified");
+            if (launch->ready)
+                return 0;
             break;
-        case SB_CONTROL_READY:
+        case SB_CONTROL_READY: /* by init; stage's own message may come after it */
             sb_close(fd);
-            if (launch->init < 0)
-                return sb_fail(error, SB_ARGS(SANDBOX_EPROTOCOL, .phase = "stage"), "the stage broke its protocol");
             launch->ready = 1;
-            return 0;
+            if (launch->init >= 0)
+                return 0;
+            break;
         case SB_CONTROL_FAILED:
             sb_close(fd);
             return stage_failed(&message, error);

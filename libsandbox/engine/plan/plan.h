@@ -37,7 +37,8 @@ enum sb_stage_fd {
     SB_FD_CGROUP_DAEMON = 14,
     SB_FD_CGROUP_TOP = 15,
     SB_FD_NULL = 16,        /* /dev/null of the host, for stdin */
-    SB_FD_STAGE_END = 17
+    SB_FD_STAGE_END = 17,
+    SB_FD_PROC = 17         /* in init: the sandbox's procfs */
 };
 
 enum sb_plan_flags {
