@@ -148,7 +148,7 @@ static void take_ids(const struct ag_exec *x, uid_t uid, gid_t gid)
 {
     if (x->plan->map.privilege != SB_PRIVILEGE_SINGLE && syscall(SYS_setgroups, 0, NULL) < 0)
         give_up(SB_STEP_GROUPS, errno);
-    if (uid >= x->plan->map.count || gid >= x->plan->map.count)
+    if (uid >= x->plan->map.count || gid >= x->plan->map.count || (x->plan->map.count > 2 && uid == SB_PLAN_INIT_ID(x->plan)))
         give_up(SB_STEP_IDS, EINVAL);
     prctl(PR_SET_KEEPCAPS, 1);
     if (setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)

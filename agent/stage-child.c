@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/keyctl.h>
 #include <net/if.h>
 #include <sched.h>
@@ -233,6 +234,26 @@ static void set_up_network(int sys)
     write_sysctl(sys, "net/ipv4/ip_unprivileged_port_start", "0");
 }
 
+/* init has an id of its own, the last one inside, which no command or daemon is given: among equal ids some calls on other processes
+ * (prlimit, setpriority, sched_setaffinity, signals) need no capability. A user's only id leaves no choice; the filters refuse pid 1. */
+static void become_init(const struct ag_stage *s)
+{
+    struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+    struct __user_cap_data_struct data[2];
+    uint32_t id = SB_PLAN_INIT_ID(s->plan);
+
+    prctl(PR_SET_KEEPCAPS, 1);
+    if (setresgid(id, id, id) < 0 || setresuid(id, id, id) < 0)
+        ag_die("ids", errno, "init's ids can't be taken");
+    prctl(PR_SET_KEEPCAPS, 0);
+    if (syscall(SYS_capget, &header, data) < 0)
+        ag_die("ids", errno, "init's capabilities can't be read");
+    for (int i = 0; i < 2; i++)
+        data[i].effective = data[i].permitted;
+    if (syscall(SYS_capset, &header, data) < 0)
+        ag_die("ids", errno, "init's capabilities can't be kept");
+}
+
 /* The last step: the sandbox's user namespace, and a copy of the mounts in it, in which every one is locked. */
 static void enter_inside(const struct ag_stage *s, int sys)
 {
@@ -246,8 +267,7 @@ static void enter_inside(const struct ag_stage *s, int sys)
         ag_die("userns", errno, "the sandbox's user namespace can't be entered");
     if (unshare(CLONE_NEWNS) < 0)
         ag_die("lock", errno, "the mounts can't be locked");
-    if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
-        ag_die("ids", errno, "the sandbox's root can't be entered");
+    become_init(s);
     /* no user namespaces below this one: only a capability that nothing here will have again can raise it */
     r = write_sysctl(sys, "user/max_user_namespaces", "0");
     if (r)

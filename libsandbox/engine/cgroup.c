@@ -305,12 +305,14 @@ static int set_limit_v1(const char *folder, int c, const struct sb_limits *limit
  * leaves of its own. The limits' files stay root's. */
 static int give(const char *folder, const struct sb_idmap *map, struct sandbox_error **error)
 {
+    const uid_t uid = map->uid_start + map->count - 1; /* init's own, see SB_PLAN_INIT_ID */
+    const gid_t gid = map->gid_start + map->count - 1;
     char path[4200];
 
     if (map->privilege != SB_PRIVILEGE_ROOT)
         return 0;
     snprintf(path, sizeof path, "%s/cgroup.procs", folder);
-    if (chown(folder, map->uid_start, map->gid_start) < 0 || chown(path, map->uid_start, map->gid_start) < 0)
+    if (chown(folder, uid, gid) < 0 || chown(path, uid, gid) < 0)
         return sb_fail_errno(error, errno, "cgroup", "%s can't be given to the sandbox", path);
     return 0;
 }

@@ -119,6 +119,23 @@ static int deny_if(scmp_filter_ctx ctx, uint32_t arch, const char *name, int err
     return deny(ctx, arch, name, error, &cmp, 1);
 }
 
+/* Calls that act on another process of the same ids without any right: never on init. Pid 0, oneself, is another matter. */
+static int protect_init(scmp_filter_ctx ctx, uint32_t arch)
+{
+    static const char *const by_pid[] = { "prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam",
+                                          "sched_setattr" };
+    static const char *const by_which[] = { "setpriority", "ioprio_set" };
+    const struct scmp_arg_cmp process = SCMP_A0_64(SCMP_CMP_MASKED_EQ, 0xffffffffu, 1);
+    const struct scmp_arg_cmp who = SCMP_A1_64(SCMP_CMP_MASKED_EQ, 0xffffffffu, 1);
+    int r = 0;
+
+    for (size_t i = 0; i < sizeof by_pid / sizeof *by_pid && !r; i++)
+        r = deny_if(ctx, arch, by_pid[i], EPERM, process);
+    for (size_t i = 0; i < sizeof by_which / sizeof *by_which && !r; i++)
+        r = deny_if(ctx, arch, by_which[i], EPERM, who); /* process 1, group 1, and a user 1 who can do without */
+    return r;
+}
+
 /* UNIX, INET, INET6 and NETLINK_ROUTE are left. */
 static int deny_families(scmp_filter_ctx ctx, uint32_t arch)
 {
@@ -151,6 +168,8 @@ static int add_rules(scmp_filter_ctx ctx, enum sb_filter_kind kind, uint32_t arc
         r = deny_if(ctx, arch, "ioctl", EPERM, SCMP_A1_64(SCMP_CMP_MASKED_EQ, 0xffffffffu, TIOCSTI));
     if (!r)
         r = deny_if(ctx, arch, "ioctl", EPERM, SCMP_A1_64(SCMP_CMP_MASKED_EQ, 0xffffffffu, TIOCLINUX));
+    if (!r)
+        r = protect_init(ctx, arch);
     return r ? r : deny_families(ctx, arch);
 }
 

@@ -51,6 +51,9 @@ enum sb_plan_flags {
 
 enum sb_plan_mount_type { SB_PLAN_MOUNT_BIND = 0, SB_PLAN_MOUNT_TMPFS = 1 };
 
+/* The id inside, user and group, that init alone has: the last of the map where there is more than one. */
+#define SB_PLAN_INIT_ID(plan) ((plan)->map.count > 2 ? (plan)->map.count - 1 : 0)
+
 /* The string at an offset; "" for 0. The stage checked that all of them end within the plan. */
 #define SB_PLAN_STRING(plan, offset) ((offset) ? (const char *)(plan) + (offset) : "")
 
