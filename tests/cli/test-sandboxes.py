@@ -4,6 +4,7 @@
 
 Every test ends with no sandbox left."""
 import hashlib
+import io
 import json
 import os
 import pty
@@ -13,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 
@@ -112,6 +114,18 @@ def test_run_pids(tool):
     script = 'i=0; while [ $i -lt 40 ]; do sleep 5 & i=$((i+1)); done 2>/dev/null; echo all'
     result = tool('run', '--pids', '16', '--timeout', '20s', '--', 'sh', '-c', script)
     assert 'all' not in result.out and result.status != 0, result
+    none_left(tool)
+
+
+def test_run_memory_and_cpus(tool):
+    """Enforced, or refused: never accepted and ignored."""
+    script = 'head -c 200000000 /dev/zero | tail; echo survived'
+    result = tool('--json', 'run', '--memory', '32M', '--cpus', '0.5', '--timeout', '30s', '--', 'sh', '-c', script)
+    if result.status == 125:
+        assert not ROOT and result.error['code'] == 'EUNSUPPORTED' and 'limit' in result.error['message'], result
+        assert tool.ids() == []
+    else:
+        assert 'survived' not in result.out or 'Killed' in result.err, result
     none_left(tool)
 
 
@@ -323,6 +337,38 @@ def test_images(tool):
     tool.good('image', 'rm', 'box', 'fromtar')
     assert tool.fails('--json', 'run', '--image', 'box', 'true').error['code'] == 'ENOTFOUND'
     none_left(tool)
+
+
+def large_tar(path, entries):
+    with tarfile.open(path, 'w') as tar:
+        for i in range(entries):
+            entry = tarfile.TarInfo(f'usr/{i % 100}/file-{i}')
+            entry.size = 5
+            tar.addfile(entry, io.BytesIO(b'bytes'))
+
+
+def test_import_shows_progress_and_is_cancelled(tool):
+    tar = os.path.join(tool.root, 'large.tar')
+    large_tar(tar, 15000)
+    master, terminal = pty.openpty()
+    child = tool.start('image', 'import', '--name', 'large', tar, stdout=subprocess.PIPE, stderr=terminal)
+    os.close(terminal)
+    seen = b''
+    while b'image import: ' not in seen:
+        assert select.select([master], [], [], 20)[0], (seen, child.poll())
+        seen += os.read(master, 4096)
+    assert child.poll() is None and seen.startswith(b'\r'), seen
+    child.send_signal(signal.SIGINT)
+    out = child.communicate(timeout=20)[0]
+    os.close(master)
+    assert (child.returncode, out) == (130, b''), (child.returncode, out)
+    assert 'large' not in tool.good('image', 'ls').out
+    result = tool.good('image', 'import', '--name', 'large', tar)
+    assert result.err == '', result  # no progress where there is no terminal
+    assert tool.good('run', '--image', 'large', '--mount', f'type=bind,source={tool.busybox},target=/bin/sh,ro', '/bin/sh', '-c',
+                     'cat /usr/7/file-14907').out == 'bytes'
+    tool.good('image', 'rm', 'large')
+    os.unlink(tar)
 
 
 def test_image_that_is_none(tool):

@@ -35,7 +35,7 @@ class Tool:
     def start(self, *arguments, env=None, **options):
         return subprocess.Popen([self.program, *arguments], env=self.environment(env), **options)
 
-    def __call__(self, *arguments, stdin=b'', env=None, timeout=60, raw=False):
+    def __call__(self, *arguments, stdin=b'', env=None, timeout=120, raw=False):
         begun = time.monotonic()
         done = subprocess.run([self.program, *arguments], input=stdin, capture_output=True, env=self.environment(env),
                               timeout=timeout, check=False)
