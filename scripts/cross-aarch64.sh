@@ -76,11 +76,11 @@ for program; do
         failed=$((failed + 1))
     fi
     echo "$name: ${result:-ended without a result}"
-    for test in $(sed -n 's/^[^ ]*:[0-9]*:[FE]:[^:]*:\([^:]*\):.*/\1/p' "$program.log" | sort -u); do
+    for test in $(sed -n 's/^[^ ]*:[0-9]*:[FES]:[^:]*:\([^:]*\):.*/\1/p' "$program.log" | sort -u); do
         if grep "^$name: $test: " "$skips"; then
             continue
         fi
-        grep ":[FE]:[^:]*:$test:" "$program.log"
+        grep ":[FES]:[^:]*:$test:" "$program.log"
         failed=$((failed + 1))
     done
 done
