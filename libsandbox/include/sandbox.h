@@ -232,9 +232,9 @@ SANDBOX_API struct sandbox_spec *sandbox_spec_unref(struct sandbox_spec *spec);
 SANDBOX_API int sandbox_spec_set_name(struct sandbox_spec *spec, const char *name, struct sandbox_error **error);
 /** "host", an image's name, or "sha256:…" (manifest or config digest). Since 0.1. */
 SANDBOX_API int sandbox_spec_set_image(struct sandbox_spec *spec, const char *image, struct sandbox_error **error);
-/** A label; an equal key replaces. Since 0.1. */
+/** A label; an equal key replaces. ELIMIT above 1,024 labels or 256 KiB of them. Since 0.1. */
 SANDBOX_API int sandbox_spec_add_label(struct sandbox_spec *spec, const char *key, const char *value, struct sandbox_error **error);
-/** An environment variable for daemon and execs; an equal name replaces. The name has no '='. Since 0.1. */
+/** An environment variable for daemon and execs; an equal name replaces. The name has no '='. ELIMIT above 4,096 or 1 MiB of them. Since 0.1. */
 SANDBOX_API int sandbox_spec_add_env(struct sandbox_spec *spec, const char *name, const char *value, struct sandbox_error **error);
 /** Absolute folder in which daemon and execs start; NULL: the image's, else "/". Since 0.1. */
 SANDBOX_API int sandbox_spec_set_workdir(struct sandbox_spec *spec, const char *workdir, struct sandbox_error **error);
@@ -263,7 +263,10 @@ SANDBOX_API int sandbox_spec_set_lifetime(struct sandbox_spec *spec, int lifetim
 SANDBOX_API int sandbox_spec_set_network(struct sandbox_spec *spec, int network, struct sandbox_error **error);
 /** 1: the root file system is read-only for everything inside. Since 0.1. */
 SANDBOX_API int sandbox_spec_set_read_only(struct sandbox_spec *spec, int read_only, struct sandbox_error **error);
-/** A mount, in the order added. Always nosuid and nodev. Since 0.1. */
+/**
+ * A mount, in the order added. Always nosuid and nodev. EINVALID for the targets /, /proc, /sys and /dev and all that is below the
+ * last three, on which the isolation stands; /dev/shm is free. Since 0.1.
+ */
 SANDBOX_API int sandbox_spec_add_mount(struct sandbox_spec *spec, const struct sandbox_mount_options *options,
                                        struct sandbox_error **error);
 
@@ -438,8 +441,9 @@ struct sandbox_output {
 
 /**
  * Feeds stdin and reads both outputs at the same time until they and the command have ended. Takes the exec's pipes. A command
- * that closes its stdin early is no error. On ETIMEDOUT the command still runs, output holds what came and a second call goes on
- * with the rest; the input is then not repeated. Since 0.1.
+ * that closes its stdin early is no error. What comes is appended to what output holds. On ETIMEDOUT the command still runs, output
+ * holds what came and a second call goes on with the rest, of the input too: its own input is not looked at. One thread at a time:
+ * EBUSY. Since 0.1.
  */
 SANDBOX_API int sandbox_exec_communicate(struct sandbox_exec *exec, const struct sandbox_communicate_options *options,
                                          struct sandbox_output *output, struct sandbox_exec_result *result,

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Compiles the public header, alone, by every C and C++ compiler that is here, in every language version that it promises.
-# usage: check.sh INCLUDE_DIR SOURCE
+# usage: check.sh INCLUDE_DIR SOURCE LAYOUT
 set -eu
-include=$1 source=$2
+include=$1 source=$2 layout=$3
 compiled=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -35,5 +35,13 @@ try c++ 'c++98 c++11 c++17 c++20' g++ clang++
 echo 'struct s { int a; } // not C90' >"$work/sandbox.h"
 if gcc -std=c99 -pedantic -Werror -I"$work" -fsyntax-only "$source" 2>/dev/null; then
     echo "a broken header compiles: this test tests nothing"
+    exit 1
+fi
+
+# the ABI: nothing has moved, and a field that has moved is found out
+gcc -std=c11 -Werror -I"$include" -fsyntax-only "$layout" || { echo "the ABI has changed"; exit 1; }
+sed 's/^    int stdin_fd;/    int new_field; int stdin_fd;/' "$include/sandbox.h" >"$work/sandbox.h"
+if gcc -std=c11 -I"$work" -fsyntax-only "$layout" 2>/dev/null; then
+    echo "a field put in between is not found: this test tests nothing"
     exit 1
 fi

@@ -176,7 +176,8 @@ int sbtest_main(Suite *suite)
     }
     if (srunner_fork_status(sr) == CK_FORK) {
         runner = getpid();
-        prctl(PR_SET_CHILD_SUBREAPER, 1);
+        if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+            perror("what outlives its parent can't be watched: PR_SET_CHILD_SUBREAPER");
     }
     srunner_run_all(sr, CK_ENV);
     failed = srunner_ntests_failed(sr);
