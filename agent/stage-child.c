@@ -10,12 +10,10 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/keyctl.h>
-#include <net/if.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/fsuid.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -223,17 +221,6 @@ static int write_sysctl(int sys, const char *name, const char *text)
     return ag_is_procfs(fd) ? sb_write_all(fd, text, strlen(text)) : -EXDEV;
 }
 
-static void set_up_network(int sys)
-{
-    struct ifreq request = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
-    SB_CLOSE int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-    if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0)
-        ag_die("network", errno, "the loopback can't be set up");
-    /* the sandbox's root has no rights over this network namespace, so low ports are free for everybody */
-    write_sysctl(sys, "net/ipv4/ip_unprivileged_port_start", "0");
-}
-
 /* init has an id of its own, the last one inside, which no command or daemon is given: among equal ids some calls on other processes
  * (prlimit, setpriority, sched_setaffinity, signals) need no capability. A user's only id leaves no choice; the filters refuse pid 1. */
 static void become_init(const struct ag_stage *s)
@@ -316,7 +303,9 @@ void ag_child_main(struct ag_stage *s)
     null = ag_child_dev(s, root);
     mount_rest(s, root);
     enter_root(s, root);
-    set_up_network(sys);
+    ag_network_enter(s);
+    /* the sandbox's root has no rights over this network namespace, so low ports are free for everybody */
+    write_sysctl(sys, "net/ipv4/ip_unprivileged_port_start", "0");
     ag_child_masks(procfs, null);
     if (sethostname(SB_PLAN_STRING(s->plan, s->plan->hostname), strlen(SB_PLAN_STRING(s->plan, s->plan->hostname))) < 0)
         ag_die("hostname", errno, "the host name can't be set");

@@ -177,7 +177,7 @@ static void clone_child(struct ag_stage *s)
 {
     int pidfd = -1;
     struct clone_args args = {
-        .flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_NEWNET | CLONE_PARENT |
+        .flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_PARENT |
                  CLONE_PIDFD,
         .pidfd = (uint64_t)(uintptr_t)&pidfd,
     };
@@ -246,6 +246,7 @@ int ag_stage_main(int argc, char **argv)
         prctl(PR_SET_DUMPABLE, 0);
     else
         enter_outer(&s);
+    ag_network_start(&s);
     for (uint32_t i = 0; i < s.plan->n_cgroups; i++) {
         cgroups[i] = open(SB_PLAN_STRING(s.plan, s.plan->cgroups[i]), O_WRONLY | O_CLOEXEC);
         if (cgroups[i] < 0)
@@ -266,5 +267,6 @@ int ag_stage_main(int argc, char **argv)
     ag_stage_set_trees(&s);
     ag_stage_make_dev(&s);
     clone_child(&s);
+    ag_network_end(&s);
     return 0;
 }

@@ -15,6 +15,8 @@ struct ag_stage {
     struct sb_idmap inner; /* the sandbox's user namespace, as seen from where this program is */
     int proc;              /* the machine's procfs */
     int inside;            /* the sandbox's user namespace */
+    pid_t network_maker;
+    int network;           /* where its namespace comes from */
     const char *park;      /* folder behind which layers are attached */
     /* detached mounts, -1: none */
     int rw, dev, layers[SB_PLAN_MAX_LAYERS], mounts[SB_PLAN_MAX_MOUNTS], devices[AG_DEVICES];
@@ -31,6 +33,11 @@ void ag_stage_open_devices(struct ag_stage *s);
 void ag_stage_make_dev(struct ag_stage *s);
 /* Attaches /dev and what is in it; a descriptor of the sandbox's null device. */
 int ag_child_dev(struct ag_stage *s, int root);
+
+/* stage-network.c */
+void ag_network_start(struct ag_stage *s); /* begins to make it */
+void ag_network_enter(struct ag_stage *s); /* in the clone */
+void ag_network_end(struct ag_stage *s);   /* in the stage, at its end */
 
 /* stage-child.c, stage-masks.c: in the clone */
 AG_NORETURN void ag_child_main(struct ag_stage *s);
