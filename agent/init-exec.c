@@ -201,7 +201,8 @@ static void enter_workdir(const char *workdir)
         give_up(SB_STEP_WORKDIR, n < 0 ? errno : EXDEV);
 }
 
-static void verify(const struct ag_exec *x, uid_t uid, gid_t gid, uint64_t set, int filtered, struct ag_exec_status *record)
+/* What was reached, read back. The ambient set needs no call of its own: the kernel keeps it within permitted and inheritable. */
+static void verify(const struct ag_exec *x, uid_t uid, gid_t gid, uint64_t set, struct ag_exec_status *record)
 {
     struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
     struct __user_cap_data_struct data[2];
@@ -211,23 +212,30 @@ static void verify(const struct ag_exec *x, uid_t uid, gid_t gid, uint64_t set, 
 
     if (getresuid(&u[0], &u[1], &u[2]) < 0 || getresgid(&g[0], &g[1], &g[2]) < 0 || syscall(SYS_capget, &header, data) < 0)
         give_up(SB_STEP_VERIFY, errno);
-    /* init has seen that its bounding set holds nothing else, and a set only ever shrinks; the kernel keeps the ambient set within
-     * the inheritable one, which must be empty: eighty system calls less for every command */
-    for (int c = 0; c < 64; c++)
-        if (x->plan->daemon_capabilities >> c & 1)
-            record->cap_bounding |= (uint64_t)(prctl(PR_CAPBSET_READ, c, 0, 0, 0) == 1) << c;
+    for (int c = 0; c < 64; c++) {
+        int bound = prctl(PR_CAPBSET_READ, c, 0, 0, 0);
+
+        if (bound < 0)
+            break;
+        record->cap_bounding |= (uint64_t)(bound == 1) << c;
+    }
     record->cap_effective = data[0].effective | (uint64_t)data[1].effective << 32;
     record->cap_permitted = data[0].permitted | (uint64_t)data[1].permitted << 32;
     record->cap_inheritable = data[0].inheritable | (uint64_t)data[1].inheritable << 32;
     record->uid = u[0];
     record->gid = g[0];
     record->n_groups = (uint32_t)groups;
-    record->no_new_privs = (uint32_t)prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0);
-    record->seccomp = (uint32_t)prctl(PR_GET_SECCOMP, 0, 0, 0, 0);
     if (u[0] != uid || u[1] != uid || u[2] != uid || g[0] != gid || g[1] != gid || g[2] != gid ||
         (groups != 0 && x->plan->map.privilege != SB_PRIVILEGE_SINGLE) || record->cap_effective != set ||
-        record->cap_permitted != set || record->cap_inheritable || record->cap_ambient || record->cap_bounding != set ||
-        record->no_new_privs != 1 || record->seccomp != (filtered ? SECCOMP_MODE_FILTER : SECCOMP_MODE_DISABLED))
+        record->cap_permitted != set || record->cap_inheritable || record->cap_bounding != set)
+        give_up(SB_STEP_VERIFY, EPERM);
+}
+
+static void verify_filter(int filtered, struct ag_exec_status *record)
+{
+    record->no_new_privs = (uint32_t)prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0);
+    record->seccomp = (uint32_t)prctl(PR_GET_SECCOMP, 0, 0, 0, 0);
+    if (record->no_new_privs != 1 || record->seccomp != (filtered ? SECCOMP_MODE_FILTER : SECCOMP_MODE_DISABLED))
         give_up(SB_STEP_VERIFY, EPERM);
 }
 
@@ -300,9 +308,10 @@ void ag_exec_child(const struct ag_exec *x)
     set_limits(x);
     take_ids(x, uid, gid);
     set_capabilities(set, x->plan->daemon_capabilities);
+    verify(x, uid, gid, set, &record);
     set_filter(x->plan, filter);
+    verify_filter(filter->count > 0, &record);
     enter_workdir(c.workdir);
-    verify(x, uid, gid, set, filter->count > 0, &record);
     close(PROCFS);
     if (SB_RETRY(write(STATUS, &record, sizeof record)) != (ssize_t)sizeof record)
         _exit(127);
