@@ -120,19 +120,8 @@ static uint64_t take_tag(void)
 
 static void set_limits(const struct ag_exec *x)
 {
-    int score;
-
     struct rlimit processes = { x->plan->nproc_max, x->plan->nproc_max }, was, core = { 1, 1 };
 
-    /* When memory is short, init must not be the one that the kernel takes. The file is only ours to write while we are dumpable; as long as
-     * we have all capabilities of this namespace, nobody inside may trace us for that. */
-    prctl(PR_SET_DUMPABLE, 1);
-    score = openat(PROCFS, "self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (score >= 0 && write(score, "500", 3) < 0) {
-        /* the machine set it higher already */
-    }
-    sb_close(score);
-    prctl(PR_SET_DUMPABLE, 0);
     /* 1: neither a file nor a program of the machine's core_pattern gets the memory of what crashes here */
     if (setrlimit(RLIMIT_CORE, &core) < 0)
         give_up(SB_STEP_CAPABILITIES, errno);

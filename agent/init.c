@@ -57,12 +57,13 @@ struct slot {
 static struct {
     const struct sb_plan *plan;
     int procfs, epoll, signals;
+    char own_score[8]; /* oom_score_adj */
     int started;
     int daemon_state, daemon_code, daemon_signal;
     int stopping, more_to_reap;
     unsigned long execs;
     int64_t stop_until; /* 0: no bound */
-    size_t top; /* slots from here on are free, and their memory untouched: a fork copies what was touched */
+    size_t top;         /* slots from here on are free, and their memory untouched: a fork copies what was touched */
     struct slot slots[SLOTS];
     char buffer[sizeof(struct sb_request) + SB_REQUEST_INLINE];
 } in;
@@ -292,6 +293,15 @@ static int is_request(ssize_t n)
            (q->flags & SB_REQUEST_BLOB_FD ? n == (ssize_t)sizeof *q : (size_t)n == sizeof *q + q->blob_size);
 }
 
+static void set_oom_score(const char *score)
+{
+    int saved = errno;
+
+    if (*in.own_score && pwrite(SB_FD_OOM_SCORE, score, strlen(score), 0) < 0)
+        *in.own_score = 0; /* the machine set it higher for good */
+    errno = saved;
+}
+
 /* Where the new child goes: with a deadline into a cgroup of its own. -1: no cgroups. */
 static int choose_cgroup(struct slot *s, int daemon)
 {
@@ -333,9 +343,13 @@ static void start(struct slot *s, const struct sb_request *q, int *fds, size_t n
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = (uint64_t)cgroup;
     }
+    /* A child inherits the score: when memory is short, init must not be the one that the kernel takes. Not set by the child: it would have
+     * to be dumpable for that, and so open to a daemon that may trace, while it has all rights and no filter. */
+    set_oom_score("500");
     pid = syscall(SYS_clone3, &args, sizeof args);
     if (pid == 0)
         ag_exec_child(&x);
+    set_oom_score(in.own_score);
     sb_close(pipes[1]);
     if (pid < 0) {
         fail(s, SB_STEP_FORK, errno);
@@ -573,6 +587,8 @@ void ag_init_main(const struct sb_plan *plan, int procfs)
 
     in.plan = plan;
     in.procfs = procfs;
+    if (pread(SB_FD_OOM_SCORE, in.own_score, sizeof in.own_score - 1, 0) < 0)
+        *in.own_score = 0;
     prctl(PR_SET_NAME, "sandbox-init");
     /* all others are left at their default and not blocked: then the kernel drops what the inside sends to its init */
     sigemptyset(&children);

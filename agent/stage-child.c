@@ -263,13 +263,15 @@ static void enter_inside(const struct ag_stage *s, int sys)
 }
 
 /* Nothing that this process opened on its way may stay: only what init needs is kept, by number. */
-static void close_rest(int procfs)
+static void close_rest(int procfs, int oom_score)
 {
-    if (dup3(procfs, SB_FD_PROC, O_CLOEXEC) < 0)
-        ag_die("descriptors", errno, "the procfs can't be kept");
+    int a = fcntl(procfs, F_DUPFD_CLOEXEC, SB_FD_OOM_SCORE + 1), b = fcntl(oom_score, F_DUPFD_CLOEXEC, SB_FD_OOM_SCORE + 1);
+
+    if (a < 0 || b < 0 || dup3(a, SB_FD_PROC, O_CLOEXEC) < 0 || dup3(b, SB_FD_OOM_SCORE, O_CLOEXEC) < 0)
+        ag_die("descriptors", errno, "init's descriptors can't be kept");
     sb_close(SB_FD_ROOT);
     sb_close(SB_FD_LOG);
-    close_range(SB_FD_PROC + 1, ~0u, 0);
+    close_range(SB_FD_OOM_SCORE + 1, ~0u, 0);
 }
 
 static void wait_commit(void)
@@ -290,11 +292,14 @@ static void wait_commit(void)
 void ag_child_main(struct ag_stage *s)
 {
     SB_CLOSE int root = -1;
-    int procfs, sys, null;
+    int procfs, sys, null, oom_score;
 
     setsid();
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         ag_die("root", errno, "the mounts can't be made private");
+    oom_score = openat(s->proc, "self/oom_score_adj", O_RDWR | O_CLOEXEC); /* while we may */
+    if (oom_score < 0)
+        ag_die("proc", errno, "oom_score_adj can't be opened");
     park_layers(s);
     root = mount_root(s);
     act_as_inside(s);
@@ -310,7 +315,7 @@ void ag_child_main(struct ag_stage *s)
     if (sethostname(SB_PLAN_STRING(s->plan, s->plan->hostname), strlen(SB_PLAN_STRING(s->plan, s->plan->hostname))) < 0)
         ag_die("hostname", errno, "the host name can't be set");
     enter_inside(s, sys);
-    close_rest(procfs);
+    close_rest(procfs, oom_score);
     wait_commit();
     ag_init_main(s->plan, SB_FD_PROC);
 }

@@ -177,8 +177,7 @@ static void clone_child(struct ag_stage *s)
 {
     int pidfd = -1;
     struct clone_args args = {
-        .flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_PARENT |
-                 CLONE_PIDFD,
+        .flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_PARENT | CLONE_PIDFD,
         .pidfd = (uint64_t)(uintptr_t)&pidfd,
     };
     struct sb_control message = { .type = SB_CONTROL_CLONED };

@@ -167,17 +167,12 @@ int sb_cgroups_detect(struct sb_cgroups *ret, struct sandbox_error **error)
         return 0;
     }
     found.unified = our_folder(mountinfo, own, "");
-    if (found.unified && mkdir(found.unified, 0755) < 0 && errno != EEXIST) {
-        free(found.unified);
-        found.unified = NULL;
-    }
     if (found.unified) {
         char *slash = strrchr(found.unified, '/');
 
-        *slash = 0;
-        delegate(found.unified); /* fails where our own group has processes: then its children have no controllers */
-        *slash = '/';
+        *slash = 0; /* fails where our own group has processes: then its children have no controllers */
         found.delegated = delegate(found.unified);
+        *slash = '/';
     }
     for (int c = 0; c < SB_CONTROLLERS; c++)
         if (!(found.delegated >> c & 1))
@@ -234,17 +229,23 @@ int sb_cgroups_plan(const struct sb_cgroups *cgroups, const char *id, const stru
     return 0;
 }
 
-static int make_folder(const char *path, struct sandbox_error **error)
+/* "libsandbox" itself comes with the first sandbox and goes with the last; another process may take it away between two steps of ours. */
+static int make_folder(const char *path, unsigned int delegated, struct sandbox_error **error)
 {
     SB_FREE char *parent = strdup(path);
     char *slash = parent ? strrchr(parent, '/') : NULL;
 
-    if (mkdir(path, 0755) == 0 || errno == EEXIST)
-        return 0;
-    if (errno == ENOENT && slash) { /* "libsandbox" itself, in a v1 hierarchy */
-        *slash = 0;
-        if ((mkdir(parent, 0755) == 0 || errno == EEXIST) && (mkdir(path, 0755) == 0 || errno == EEXIST))
+    if (!slash)
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
+    *slash = 0;
+    for (int tries = 0; tries < 100; tries++) {
+        if (mkdir(path, 0755) == 0 || errno == EEXIST) {
+            if (delegated && (delegate(parent) & delegated) != delegated)
+                return sb_fail(error, SB_ARGS(SANDBOX_EDENIED, .phase = "cgroup"), "controllers can't be enabled in %s", parent);
             return 0;
+        }
+        if (errno != ENOENT || (mkdir(parent, 0755) < 0 && errno != EEXIST))
+            break;
     }
     return sb_fail_errno(error, errno, "cgroup", "%s can't be made", path);
 }
@@ -325,14 +326,14 @@ int sb_cgroups_make(const struct sb_cgroups *cgroups, const char *id, const stru
 
     if (cgroups->unified) {
         snprintf(folder, sizeof folder, "%s/%s", cgroups->unified, id);
-        r = make_folder(folder, error);
+        r = make_folder(folder, cgroups->delegated, error);
         if (!r)
             r = set_limits_v2(folder, cgroups->delegated, limits, error);
         if (!r)
             r = give(folder, map, error);
         for (size_t i = 0; i < SB_ELEMENTS(leaves) && !r; i++) {
             snprintf(folder, sizeof folder, "%s/%s/%s", cgroups->unified, id, leaves[i]);
-            r = make_folder(folder, error);
+            r = make_folder(folder, 0, error);
             if (!r)
                 r = give(folder, map, error);
         }
@@ -340,7 +341,7 @@ int sb_cgroups_make(const struct sb_cgroups *cgroups, const char *id, const stru
     for (int c = 0; c < SB_CONTROLLERS && !r; c++)
         if (limit_of(limits, c) && !(cgroups->delegated >> c & 1) && cgroups->v1[c]) {
             snprintf(folder, sizeof folder, "%s/%s", cgroups->v1[c], id);
-            r = make_folder(folder, error);
+            r = make_folder(folder, 0, error);
             if (!r)
                 r = set_limit_v1(folder, c, limits, error);
         }
@@ -388,6 +389,19 @@ static void remove_left_leaves(const char *folder)
         closedir(stream);
 }
 
+/* "libsandbox" above a sandbox's folder, if it was the last. */
+static void remove_ours(const char *path)
+{
+    SB_FREE char *parent = strdup(path);
+    char *slash = parent ? strrchr(parent, '/') : NULL;
+
+    if (!slash)
+        return;
+    *slash = 0;
+    if (strlen(parent) > 11 && !strcmp(parent + strlen(parent) - 11, "/libsandbox"))
+        rmdir(parent);
+}
+
 int sb_cgroups_remove(const json_t *folders, const char *id)
 {
     int first_error = 0;
@@ -407,6 +421,7 @@ int sb_cgroups_remove(const json_t *folders, const char *id)
             }
             nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
         }
+        remove_ours(path);
     }
     return first_error;
 }

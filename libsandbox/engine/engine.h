@@ -50,7 +50,7 @@ int sb_engine_program(struct sb_engine *engine, const char *name, int *ret_fd, s
 /* ---- identity.c ---- */
 int sb_identity_read(pid_t pid, const char *boot, struct sb_identity *ret);
 int sb_identity_boot(char boot[40]);
-/* A pidfd of exactly that process, or -ESRCH when it is gone (also by a reboot). */
+/* A pidfd of exactly that process; -ESRCH when it is certainly gone (also by a reboot); another -errno when that can't be told. */
 int sb_identity_open(const struct sb_identity *identity);
 json_t *sb_identity_to_json(const struct sb_identity *identity);
 void sb_identity_from_json(const json_t *json, struct sb_identity *ret);

@@ -54,20 +54,31 @@ int sb_identity_read(pid_t pid, const char *boot, struct sb_identity *ret)
 int sb_identity_open(const struct sb_identity *identity)
 {
     struct sb_identity now;
+    struct pollfd p = { .events = POLLIN };
     char boot[40];
-    int fd;
+    int fd, r;
 
-    if (identity->pid <= 1 || sb_identity_boot(boot) || strcmp(boot, identity->boot))
+    if (identity->pid <= 1)
+        return -ESRCH;
+    r = sb_identity_boot(boot);
+    if (r)
+        return r == -ESRCH ? -EIO : r; /* not to be found out is not the same as gone */
+    if (strcmp(boot, identity->boot))
         return -ESRCH;
     fd = (int)syscall(SYS_pidfd_open, (pid_t)identity->pid, 0);
     if (fd < 0)
-        return -errno;
+        return errno == EINVAL ? -ESRCH : -errno; /* EINVAL: the number is a thread's by now */
     /* read after the pidfd is held: if it matches now, the pidfd is of that process */
-    if (sb_identity_read((pid_t)identity->pid, boot, &now) || now.start != identity->start) {
-        sb_close(fd);
-        return -ESRCH;
-    }
-    return fd;
+    r = sb_identity_read((pid_t)identity->pid, boot, &now);
+    p.fd = fd;
+    if (r == -ESRCH && poll(&p, 1, 0) == 0)
+        r = -EACCES; /* it lives, and this /proc hides it (hidepid) */
+    if (!r && now.start != identity->start)
+        r = -ESRCH;
+    if (!r)
+        return fd;
+    sb_close(fd);
+    return r;
 }
 
 json_t *sb_identity_to_json(const struct sb_identity *identity)

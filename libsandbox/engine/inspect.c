@@ -76,7 +76,7 @@ static void find_state(struct sb_engine *engine, const struct sb_record *record,
 
         sb_identity_from_json(json_object_get(run, "init"), &init);
         fd = sb_identity_open(&init);
-        if (fd >= 0) {
+        if (fd != -ESRCH) {
             sb_close(fd);
             *ret_state = recorded && !strcmp(recorded, "stopped") ? "stopped" : "running";
             snprintf(cause, 256, "its init lives and does not answer");

@@ -56,7 +56,7 @@ static int watch(struct change *c, int fd, struct sandbox_error **error)
     return 0;
 }
 
-/* A pidfd of init: by what the record says, or by whoever listens on its socket. -ESRCH: no init lives. */
+/* A pidfd of init: by what the record says, or by whoever listens on its socket. -ESRCH: no init lives; else it can't be told. */
 static int open_init(struct change *c)
 {
     SB_JSON json_t *run = sb_record_read_run(&c->record);
@@ -147,6 +147,14 @@ static int begin_launch(struct change *c, struct sandbox_error **error)
     return r ? r : watch(c, c->launch.epoll, error);
 }
 
+static int cannot_tell(int sys_errno, struct sandbox_error **error)
+{
+    return sb_fail(error,
+                   SB_ARGS(sb_code_from_errno(sys_errno), .sys_errno = sys_errno, .phase = "state", .retryable = 1,
+                           .hint = "is this process short of descriptors or memory, or does /proc hide processes (hidepid)?"),
+                   "whether the sandbox's init lives can't be told: %s", strerrordesc_np(sys_errno));
+}
+
 static int on_locked(struct change *c, struct sandbox_error **error)
 {
     struct sb_request request = { .type = SB_REQUEST_SHUTDOWN, .timeout_ms = c->grace_ms };
@@ -154,6 +162,8 @@ static int on_locked(struct change *c, struct sandbox_error **error)
 
     if (c->what == START) {
         c->init = open_init(c);
+        if (c->init < 0 && c->init != -ESRCH)
+            return cannot_tell(-c->init, error);
         return c->init >= 0 ? begin_start(c, error) : begin_launch(c, error);
     }
     if (c->what == REMOVE) {

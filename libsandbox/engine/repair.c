@@ -57,8 +57,8 @@ static int owner_lives(const struct sb_record *record)
     return fd != -ESRCH;
 }
 
-/* An uncommitted init ends by itself; one that is being deleted may live on until it is told. */
-static void end_init(const struct sb_record *record)
+/* An uncommitted init ends by itself; one that is being deleted may live on until it is told. 1: it is gone. */
+static int end_init(const struct sb_record *record)
 {
     SB_JSON json_t *run = sb_record_read_run(record);
     static const char *const who[] = { "init", "keeper" }; /* a keeper ends with its init, unless it hangs */
@@ -72,14 +72,18 @@ static void end_init(const struct sb_record *record)
 
         sb_identity_from_json(json_object_get(run, who[i]), &identity);
         fd = sb_identity_open(&identity);
-        if (fd < 0)
+        if (fd == -ESRCH)
             continue;
+        if (fd < 0)
+            return 0; /* it can't be told: then nothing of its is taken away */
         p.fd = fd;
         if (i == 1 && poll(&p, 1, 2000) == 1)
             continue;
         syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
-        poll(&p, 1, 2000);
+        if (SB_RETRY(poll(&p, 1, 2000)) != 1)
+            return 0;
     }
+    return 1;
 }
 
 /* A folder that has no name yet. Its maker needs a moment to lock and name it; whoever needs a minute is dead. */
@@ -104,12 +108,11 @@ static void repair_one(struct sb_engine *engine, const char *id)
     snprintf(run, sizeof run, "%s/run", id);
     snprintf(deleting, sizeof deleting, "%s/deleting", id);
     r = sb_record_open(engine, id, SB_LOCK_EXCLUSIVE, &record, NULL);
-    if (r == SANDBOX_EBUSY || r == SANDBOX_ENOTFOUND)
+    if (r && r != SANDBOX_EDAMAGED) /* somebody's work in progress, gone, or not to be read now */
         return;
     gone = exists(engine->sandboxes, deleting) || !exists(engine->sandboxes, run) ||
            (!r && record.spec->lifetime == SANDBOX_LIFETIME_OWNED && !owner_lives(&record));
-    if (gone && exists(engine->sandboxes, id)) {
-        end_init(&record);
+    if (gone && exists(engine->sandboxes, id) && end_init(&record)) {
         if (sb_undo(engine, &record, NULL) == 1)
             while (sb_undo_trash(engine, id, &record.map, NULL) == 1)
                 ;

@@ -38,7 +38,8 @@ enum sb_stage_fd {
     SB_FD_CGROUP_TOP = 15,
     SB_FD_NULL = 16,        /* /dev/null of the host, for stdin */
     SB_FD_STAGE_END = 17,
-    SB_FD_PROC = 17         /* in init: the sandbox's procfs */
+    SB_FD_PROC = 17,        /* in init: the sandbox's procfs, without masks */
+    SB_FD_OOM_SCORE = 18    /* in init: its own oom_score_adj */
 };
 
 enum sb_plan_flags {
