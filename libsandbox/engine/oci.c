@@ -304,15 +304,19 @@ void sb_oci_docker_clear(struct sb_oci_docker *docker)
     *docker = (struct sb_oci_docker){ 0 };
 }
 
-/* "name:tag", also by its last part alone: docker writes "busybox:latest", podman "localhost/busybox:latest". */
+/* "name:tag", with or without what stands before it: docker writes "busybox:latest", skopeo "docker.io/library/busybox:latest". */
 static int has_tag(const json_t *image, const char *select)
 {
     const json_t *tag;
     size_t i;
 
-    json_array_foreach(json_object_get(image, "RepoTags"), i, tag)
-        if (json_is_string(tag) && !strcmp(json_string_value(tag), select))
+    json_array_foreach(json_object_get(image, "RepoTags"), i, tag) {
+        const char *text = json_string_value(tag);
+        size_t length = text ? strlen(text) : 0, wanted = strlen(select);
+
+        if (wanted && length >= wanted && !strcmp(text + length - wanted, select) && (length == wanted || text[length - wanted - 1] == '/'))
             return 1;
+    }
     return 0;
 }
 
