@@ -323,8 +323,7 @@ static int exec_kill(struct sb_exec *base, int signal, unsigned int flags, struc
 
     (void)error;
     called("kill %d %u", signal, flags);
-    if (!e->ended)
-        kill(e->pid, signal);
+    syscall(SYS_pidfd_send_signal, e->exec.fd, signal, NULL, 0); /* at any time: it means the process and no other */
     return 0;
 }
 
