@@ -98,6 +98,8 @@ int sb_link_open(struct sb_engine *engine, const char *id, int *ret_fd, struct s
 int sb_link_send(int fd, const struct sb_request *request, const char *blob, const int *fds, size_t n_fds, struct sandbox_error **error);
 /* Waits up to timeout_ms for a reply; ret_fd (may be NULL) gets a descriptor that came along, or -1. ELOST when init is gone. */
 int sb_link_receive(int fd, int64_t timeout_ms, struct sb_reply *ret, int *ret_fd, struct sandbox_error **error);
+/* The same, and ECLOSED from the moment when close_fd is readable (-1: there is none). */
+int sb_link_await(int fd, int close_fd, int64_t timeout_ms, struct sb_reply *ret, int *ret_fd, struct sandbox_error **error);
 /* The error of a SB_REPLY_FAILED for a command. */
 int sb_link_start_error(const struct sb_reply *reply, const char *command, const char *user, const char *workdir, struct sandbox_error **error);
 /* argv, env ("K=V"), user, workdir as a blob. */

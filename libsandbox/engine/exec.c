@@ -139,7 +139,7 @@ int sb_engine_exec(struct sb_driver *driver, const char *id, const struct sb_exe
     }
     sb_record_clear(&record);
     if (!r)
-        r = sb_link_receive(link, START_MS, &reply, NULL, error);
+        r = sb_link_await(link, driver->close_fd, START_MS, &reply, NULL, error);
     if (!r && reply.type == SB_REPLY_FAILED)
         r = sb_link_start_error(&reply, request->argv[0], user, workdir, error);
     else if (!r && reply.type != SB_REPLY_STARTED)
@@ -172,7 +172,7 @@ int sb_engine_dial(struct sb_driver *driver, const char *id, int port, int64_t t
     if (!r)
         r = sb_link_send(link, &request, NULL, NULL, 0, error);
     if (!r)
-        r = sb_link_receive(link, timeout_ms < 0 ? -1 : timeout_ms + 1000, &reply, &fd, error);
+        r = sb_link_await(link, driver->close_fd, timeout_ms < 0 ? -1 : timeout_ms + 1000, &reply, &fd, error);
     if (r)
         return r;
     if (reply.type == SB_REPLY_FAILED)

@@ -101,7 +101,7 @@ int sb_link_send(int fd, const struct sb_request *request, const char *blob, con
     return 0;
 }
 
-int sb_link_receive(int fd, int64_t timeout_ms, struct sb_reply *ret, int *ret_fd, struct sandbox_error **error)
+int sb_link_await(int fd, int close_fd, int64_t timeout_ms, struct sb_reply *ret, int *ret_fd, struct sandbox_error **error)
 {
     union {
         struct cmsghdr header;
@@ -115,11 +115,13 @@ int sb_link_receive(int fd, int64_t timeout_ms, struct sb_reply *ret, int *ret_f
         struct msghdr msg = {
             .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space
         };
-        struct pollfd p = { .fd = fd, .events = POLLIN };
+        struct pollfd p[] = { { .fd = fd, .events = POLLIN }, { .fd = close_fd, .events = POLLIN } };
         ssize_t n = SB_RETRY(recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT));
 
         if (n < 0 && errno == EAGAIN) {
-            if (SB_RETRY(poll(&p, 1, sb_left_ms(until))) == 0)
+            if (SB_RETRY(poll(p, 2, sb_left_ms(until))) > 0 && p[1].revents)
+                return sb_fail(error, SB_ARGS(SANDBOX_ECLOSED, .phase = "reply"), "the host handle was closed");
+            if (!p[0].revents && sb_left_ms(until) == 0)
                 return sb_fail(error, SB_ARGS(SANDBOX_ETIMEDOUT, .sys_errno = ETIMEDOUT, .phase = "reply"),
                                "the sandbox's init did not answer in time");
             continue;
@@ -140,6 +142,11 @@ int sb_link_receive(int fd, int64_t timeout_ms, struct sb_reply *ret, int *ret_f
             sb_close(got);
         return 0;
     }
+}
+
+int sb_link_receive(int fd, int64_t timeout_ms, struct sb_reply *ret, int *ret_fd, struct sandbox_error **error)
+{
+    return sb_link_await(fd, -1, timeout_ms, ret, ret_fd, error);
 }
 
 int sb_link_start_error(const struct sb_reply *reply, const char *command, const char *user, const char *workdir,
