@@ -289,7 +289,7 @@ void ag_exec_child(const struct ag_exec *x)
     blob = load_blob(x);
     keep_descriptors(x);
     parse(x, blob, &c);
-    record.tag = take_tag();
+    record.tag = x->daemon ? 1 : take_tag(); /* a daemon gets no cgroup namespace over which its rights reach */
     r = ag_resolve_user(c.user, &uid, &gid);
     if (r)
         give_up(SB_STEP_USER, -r);

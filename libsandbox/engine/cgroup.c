@@ -303,8 +303,9 @@ static int set_limit_v1(const char *folder, int c, const struct sb_limits *limit
 }
 
 /* The sandbox's init moves its children between the leaves, which takes the right to write cgroup.procs in them and their parent, and makes
- * leaves of its own. The limits' files stay root's. */
-static int give(const char *folder, const struct sb_idmap *map, struct sandbox_error **error)
+ * leaves of its own below `top`, which no cgroup namespace inside shows. The limits' files stay root's, and so do the leaves themselves: a
+ * daemon that gets at cgroup2 sees its own leaf. */
+static int give(const char *folder, int top, const struct sb_idmap *map, struct sandbox_error **error)
 {
     const uid_t uid = map->uid_start + map->count - 1; /* init's own, see SB_PLAN_INIT_ID */
     const gid_t gid = map->gid_start + map->count - 1;
@@ -313,9 +314,17 @@ static int give(const char *folder, const struct sb_idmap *map, struct sandbox_e
     if (map->privilege != SB_PRIVILEGE_ROOT)
         return 0;
     snprintf(path, sizeof path, "%s/cgroup.procs", folder);
-    if (chown(folder, uid, gid) < 0 || chown(path, uid, gid) < 0)
+    if ((top && chown(folder, uid, gid) < 0) || chown(path, uid, gid) < 0)
         return sb_fail_errno(error, errno, "cgroup", "%s can't be given to the sandbox", path);
     return 0;
+}
+
+/* Nobody inside can make folders without end there, which would cost the machine memory and keep ours from being removed. (In
+ * a user's mode the daemon's id owns the leaf it might see. Kernels before 4.14 don't have these files.) */
+static void cap_folders(const char *top)
+{
+    write_at(top, "cgroup.max.depth", "1");
+    write_at(top, "cgroup.max.descendants", "2048");
 }
 
 int sb_cgroups_make(const struct sb_cgroups *cgroups, const char *id, const struct sb_limits *limits, const struct sb_idmap *map,
@@ -330,12 +339,13 @@ int sb_cgroups_make(const struct sb_cgroups *cgroups, const char *id, const stru
         if (!r)
             r = set_limits_v2(folder, cgroups->delegated, limits, error);
         if (!r)
-            r = give(folder, map, error);
+            r = give(folder, 1, map, error);
+        cap_folders(folder);
         for (size_t i = 0; i < SB_ELEMENTS(leaves) && !r; i++) {
             snprintf(folder, sizeof folder, "%s/%s/%s", cgroups->unified, id, leaves[i]);
             r = make_folder(folder, 0, error);
             if (!r)
-                r = give(folder, map, error);
+                r = give(folder, 0, map, error);
         }
     }
     for (int c = 0; c < SB_CONTROLLERS && !r; c++)
@@ -355,7 +365,7 @@ static int is_ours(const char *path, const char *id)
     const char *at;
 
     snprintf(mark, sizeof mark, "/libsandbox/%s", id);
-    if (!path || strncmp(path, "/sys/fs/cgroup", 14) || !sb_path_absolute_safe(path) || !(at = strstr(path, mark)))
+    if (!path || !sb_path_absolute_safe(path) || !(at = strstr(path, mark)))
         return 0;
     at += strlen(mark);
     if (!*at)
@@ -366,27 +376,46 @@ static int is_ours(const char *path, const char *id)
     return 0;
 }
 
-int sb_cgroups_kill(const json_t *folders)
+int sb_cgroups_kill(const json_t *folders, const char *id)
 {
     const char *first = json_string_value(json_array_get(folders, 0));
     char path[4200];
 
-    if (!first || snprintf(path, sizeof path, "%s/cgroup.kill", first) >= (int)sizeof path || access(path, F_OK) < 0)
+    if (!is_ours(first, id) || snprintf(path, sizeof path, "%s/cgroup.kill", first) >= (int)sizeof path || access(path, F_OK) < 0)
         return 0;
     return write_at(first, "cgroup.kill", "1") == 0;
 }
 
-/* Those of execs, which init makes itself: "x-N". */
-static void remove_left_leaves(const char *folder)
+/* Those of execs, which init makes itself, and whatever else somebody managed to leave there. Takes the descriptor. */
+static void remove_below(int dir, int depth)
 {
-    DIR *stream = opendir(folder);
+    DIR *stream = fdopendir(dir);
     struct dirent *d;
 
-    while (stream && (d = readdir(stream)))
-        if (!strncmp(d->d_name, "x-", 2))
-            unlinkat(dirfd(stream), d->d_name, AT_REMOVEDIR);
-    if (stream)
-        closedir(stream);
+    if (!stream) {
+        sb_close(dir);
+        return;
+    }
+    while ((d = readdir(stream))) {
+        int below;
+
+        if (d->d_type != DT_DIR || d->d_name[0] == '.' || unlinkat(dirfd(stream), d->d_name, AT_REMOVEDIR) == 0)
+            continue;
+        below = depth < 32 ? openat(dirfd(stream), d->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+        if (below < 0)
+            continue;
+        remove_below(below, depth + 1);
+        unlinkat(dirfd(stream), d->d_name, AT_REMOVEDIR);
+    }
+    closedir(stream);
+}
+
+static void remove_left(const char *folder)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (fd >= 0)
+        remove_below(fd, 0);
 }
 
 /* "libsandbox" above a sandbox's folder, if it was the last. */
@@ -412,11 +441,12 @@ int sb_cgroups_remove(const json_t *folders, const char *id)
 
         if (!is_ours(path, id))
             continue;
-        if (i == 0)
-            remove_left_leaves(path);
         while (rmdir(path) < 0 && errno != ENOENT) {
-            if (errno != EBUSY || sb_now_ms() >= until) {
-                first_error = first_error ? first_error : -errno;
+            int why = errno;
+
+            remove_left(path);
+            if (why != EBUSY || sb_now_ms() >= until) {
+                first_error = first_error ? first_error : -why;
                 break;
             }
             nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);

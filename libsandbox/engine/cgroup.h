@@ -34,7 +34,7 @@ int sb_cgroups_plan(const struct sb_cgroups *cgroups, const char *id, const stru
 int sb_cgroups_make(const struct sb_cgroups *cgroups, const char *id, const struct sb_limits *limits, const struct sb_idmap *map,
                     struct sandbox_error **error);
 /* SIGKILLs everything in the sandbox's cgroup2 folder; 1 when there was one to write to. */
-int sb_cgroups_kill(const json_t *folders);
+int sb_cgroups_kill(const json_t *folders, const char *id);
 /* Removes the folders of a record, last first, also after a reboot. Processes must be gone; a folder busy for a moment is tried
  * again for up to 500 ms. Only paths that end in /libsandbox/ID[/leaf] are touched. 0 or -errno. */
 int sb_cgroups_remove(const json_t *folders, const char *id);

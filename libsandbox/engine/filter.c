@@ -162,8 +162,13 @@ static int add_rules(scmp_filter_ctx ctx, enum sb_filter_kind kind, uint32_t arc
             r = deny(ctx, arch, denials[i].name, denials[i].error, NULL, 0);
     if (!r)
         r = deny_if(ctx, arch, "clone", EPERM, SCMP_A0_64(SCMP_CMP_MASKED_EQ, CLONE_NEWUSER, CLONE_NEWUSER));
+    /* in a cgroup namespace that it made itself a daemon could mount cgroup2 */
+    if (!r)
+        r = deny_if(ctx, arch, "clone", EPERM, SCMP_A0_64(SCMP_CMP_MASKED_EQ, CLONE_NEWCGROUP, CLONE_NEWCGROUP));
     if (!r && kind == SB_FILTER_DAEMON)
         r = deny_if(ctx, arch, "unshare", EPERM, SCMP_A0_64(SCMP_CMP_MASKED_EQ, CLONE_NEWUSER, CLONE_NEWUSER));
+    if (!r && kind == SB_FILTER_DAEMON)
+        r = deny_if(ctx, arch, "unshare", EPERM, SCMP_A0_64(SCMP_CMP_MASKED_EQ, CLONE_NEWCGROUP, CLONE_NEWCGROUP));
     if (!r)
         r = deny_if(ctx, arch, "ioctl", EPERM, SCMP_A1_64(SCMP_CMP_MASKED_EQ, 0xffffffffu, TIOCSTI));
     if (!r)

@@ -73,7 +73,8 @@ int sb_identity_open(const struct sb_identity *identity)
     p.fd = fd;
     if (r == -ESRCH && poll(&p, 1, 0) == 0)
         r = -EACCES; /* it lives, and this /proc hides it (hidepid) */
-    if (!r && now.start != identity->start)
+    if (!r &&
+        (now.start != identity->start || poll(&p, 1, 0) == 1)) /* another one; or it has ended and nobody has waited for it */
         r = -ESRCH;
     if (!r)
         return fd;

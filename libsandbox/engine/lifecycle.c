@@ -198,7 +198,7 @@ static int on_locked(struct change *c, struct sandbox_error **error)
 static void kill_all(struct change *c)
 {
     if (c->record.json)
-        sb_cgroups_kill(json_object_get(c->record.json, "cgroups"));
+        sb_cgroups_kill(json_object_get(c->record.json, "cgroups"), c->record.id);
     syscall(SYS_pidfd_send_signal, c->init, SIGKILL, NULL, 0);
 }
 

@@ -64,7 +64,7 @@ static int end_init(const struct sb_record *record)
     static const char *const who[] = { "init", "keeper" }; /* a keeper ends with its init, unless it hangs */
 
     if (record->json)
-        sb_cgroups_kill(json_object_get(record->json, "cgroups"));
+        sb_cgroups_kill(json_object_get(record->json, "cgroups"), record->id);
     for (size_t i = 0; run && i < SB_ELEMENTS(who); i++) {
         struct pollfd p = { .events = POLLIN };
         struct sb_identity identity;
