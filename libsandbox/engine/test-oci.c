@@ -133,7 +133,8 @@ END_TEST
 START_TEST(docker_archives)
 {
     struct sb_oci_docker docker = { 0 };
-    SB_JSON json_t *two = parse("[{\"Config\":\"a.json\",\"RepoTags\":[\"x:1\"],\"Layers\":[\"l\"]},{\"Config\":\"b.json\",\"RepoTags\":[\"y:2\"],\"Layers\":[]}]");
+    SB_JSON json_t *two = parse("[{\"Config\":\"a.json\",\"RepoTags\":[\"x:1\"],\"Layers\":[\"l\"]},"
+                               "{\"Config\":\"b.json\",\"RepoTags\":[\"y:2\"],\"Layers\":[]}]");
     SB_JSON json_t *bad = parse("[{\"Config\":\"a.json\",\"Layers\":[7]}]");
     SB_JSON json_t *none = parse("[]");
 
