@@ -34,7 +34,7 @@ void oracle_sort(struct oracle_set *set);
 void oracle_clear(struct oracle_set *set);
 int oracle_save(const struct oracle_set *set, FILE *out);
 int oracle_load(struct oracle_set *set, FILE *in);
-/* Prints "+ line" for what came and "- line" for what went, those of `kinds` that are patient enough or all; returns how many. */
+/* Prints "+ line" for what came and "- line" for what went, of a folder without what is in it; returns how many there are. */
 size_t oracle_diff(const struct oracle_set *before, const struct oracle_set *after, FILE *out);
 
 /* Everything in scope now. */

@@ -282,7 +282,5 @@ void oracle_scan_files(const struct oracle_scope *scope, struct oracle_set *set)
 {
     for (size_t i = 0; i < scope->n_roots; i++)
         walk_files(set, AT_FDCWD, scope->roots[i], scope->roots[i], 0);
-    scan_names(set, "/tmp");
-    scan_names(set, "/var/tmp");
     scan_names(set, "/dev/shm");
 }

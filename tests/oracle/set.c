@@ -122,14 +122,29 @@ static size_t differences(const struct oracle_set *a, const struct oracle_set *b
     return n;
 }
 
-static void print(char sign, const char *line, void *out)
+struct printer {
+    FILE *out;
+    char last[4200]; /* the file that was printed last: what is below it goes without saying */
+};
+
+static void print(char sign, const char *line, void *arg)
 {
-    fprintf(out, "%c %s\n", sign, line);
+    struct printer *p = arg;
+    size_t n = strlen(p->last);
+    const char *end;
+
+    if (n && strncmp(line, p->last, n) == 0 && line[n] == '/')
+        return;
+    fprintf(p->out, "%c %s\n", sign, line);
+    end = strncmp(line, "file\t", 5) == 0 ? strrchr(line, '(') : NULL;
+    snprintf(p->last, sizeof p->last, "%.*s", end && end > line ? (int)(end - line - 1) : 0, line);
 }
 
 size_t oracle_diff(const struct oracle_set *before, const struct oracle_set *after, FILE *out)
 {
-    return differences(before, after, print, out);
+    struct printer p = { .out = out };
+
+    return differences(before, after, print, &p);
 }
 
 static void longest(char sign, const char *line, void *ret_ms)
