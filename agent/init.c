@@ -146,8 +146,11 @@ static void kill_on(struct slot *s)
 
     if (s->pid > 0)
         kill(s->pid, SIGKILL);
-    if (left < 0)
-        left = ag_kill_tagged(in.procfs, s->tag, SIGKILL);
+    if (left != 0) { /* cgroup.kill passes over a process whose main thread has ended; kill(2) doesn't */
+        int tagged = ag_kill_tagged(in.procfs, s->tag, SIGKILL);
+
+        left = left < 0 ? tagged : left;
+    }
     if ((left == 0 && s->pid == 0) || now >= s->kill_until) {
         finish(s);
         return;

@@ -80,6 +80,8 @@ int sb_record_write(struct sb_record *record, struct sandbox_error **error);
 int sb_record_open(struct sb_engine *engine, const char *id, enum sb_record_lock lock, struct sb_record *ret, struct sandbox_error **error);
 /* The line that names a sandbox as holder of an id range. malloc'ed. */
 char *sb_record_holder(const struct sb_engine *engine, const char *id);
+/* What all lines of this state root begin with. malloc'ed. */
+char *sb_record_holder_prefix(const struct sb_engine *engine);
 /* The changing part: {"state": "created|stopped|failed", "init": identity, "keeper": identity, "cause": ""}; NULL: never committed. New reference. */
 json_t *sb_record_read_run(const struct sb_record *record);
 int sb_record_write_run(struct sb_record *record, const char *state, const struct sb_identity *init, const struct sb_identity *keeper, const char *cause,

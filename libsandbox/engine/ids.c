@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -182,6 +183,13 @@ static int open_folder(struct sandbox_error **error)
         return sb_fail(error, SB_ARGS(SANDBOX_EDENIED, .phase = "ids", .hint = "make it root's with mode 0700"),
                        "%s is open to others", folder);
     }
+    /* what is read here must still be so when it is acted upon; held for the moment that a call takes */
+    if (SB_RETRY(flock(fd, LOCK_EX)) < 0) {
+        int saved = errno;
+
+        sb_close(fd);
+        return sb_fail_errno(error, saved, "ids", "%s can't be locked", folder);
+    }
     return fd;
 }
 
@@ -238,7 +246,9 @@ static int is_held_by(int dir, const char *name, const char *holder)
 {
     SB_FREE char *text = NULL;
 
-    return !sb_read_file(dir, name, 8192, &text, NULL) && !strcmp(text, holder);
+    /* by the sandbox's id, the last field, which nobody else has: its state root may be called by another path or be mounted anew */
+    return !sb_read_file(dir, name, 8192, &text, NULL) && strrchr(text, '\t') &&
+           !strcmp(strrchr(text, '\t'), strrchr(holder, '\t'));
 }
 
 int sb_ids_claim_again(const struct sb_idmap *map, const char *holder, struct sandbox_error **error)

@@ -134,6 +134,8 @@ static int begin_launch(struct change *c, struct sandbox_error **error)
     int r = 0;
 
     c->stage = LAUNCHING;
+    /* cgroups that were ever killed kill whatever is cloned into them (since 6.13): they are made anew */
+    sb_cgroups_remove(json_object_get(c->record.json, "cgroups"), c->record.id);
     if (!holder)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
     if (c->record.map.privilege == SB_PRIVILEGE_ROOT)
@@ -262,6 +264,7 @@ static int step_undoing(struct change *c, struct sandbox_error **error)
 
         if (!c->record.spec)
             return 0; /* a damaged one: nothing lives in it any more, and its record can't be changed */
+        sb_cgroups_remove(json_object_get(c->record.json, "cgroups"), c->record.id);
         return sb_record_write_run(&c->record, "stopped", &none, &none, "", error);
     }
     r = c->stage == UNDOING ? sb_undo(c->engine, &c->record, error)

@@ -184,11 +184,24 @@ int sb_record_open(struct sb_engine *engine, const char *id, enum sb_record_lock
     return r;
 }
 
-char *sb_record_holder(const struct sb_engine *engine, const char *id)
+char *sb_record_holder_prefix(const struct sb_engine *engine)
 {
+    struct stat st;
     char *text;
 
-    return asprintf(&text, "%s\t%s\n", engine->root_path, id) < 0 ? NULL : text;
+    /* the folder itself, not its path: in another mount namespace the same path is another folder, with sandboxes that we don't see */
+    return fstat(engine->root, &st) < 0 ||
+                   asprintf(&text, "%llx:%llx\t", (unsigned long long)st.st_dev, (unsigned long long)st.st_ino) < 0
+               ? NULL
+               : text;
+}
+
+char *sb_record_holder(const struct sb_engine *engine, const char *id)
+{
+    SB_FREE char *prefix = sb_record_holder_prefix(engine);
+    char *text;
+
+    return !prefix || asprintf(&text, "%s%s\t%s\n", prefix, engine->root_path, id) < 0 ? NULL : text;
 }
 
 json_t *sb_record_read_run(const struct sb_record *record)

@@ -29,11 +29,11 @@ static json_t *all_folders(struct sb_engine *engine, const char *id)
     return sb_cgroups_plan(&engine->cgroups, id, &limits, &folders, NULL) ? NULL : folders;
 }
 
-static int always(void *data, const char *holder)
+static int is_id(void *data, const char *holder)
 {
-    (void)data;
-    (void)holder;
-    return 1;
+    const char *tab = strrchr(holder, '\t');
+
+    return tab && !strncmp(tab + 1, data, SB_ID_SIZE - 1);
 }
 
 static void release_range(struct sb_engine *engine, const char *id, const struct sb_idmap *map)
@@ -45,7 +45,7 @@ static void release_range(struct sb_engine *engine, const char *id, const struct
     if (map->uid_start)
         sb_ids_release(map, holder);
     else
-        sb_ids_sweep(holder, always, NULL); /* its record is lost: by its name */
+        sb_ids_sweep("", is_id, (void *)id); /* its record is lost: by its name */
 }
 
 static int sweep(struct sb_engine *engine, const char *id, struct sandbox_error **error)

@@ -150,7 +150,7 @@ static void repair_name(struct sb_engine *engine, const char *name)
 static int range_is_stale(void *data, const char *holder)
 {
     struct sb_engine *engine = data;
-    const char *tab = strchr(holder, '\t');
+    const char *tab = strrchr(holder, '\t');
     char id[SB_ID_SIZE];
 
     if (!tab || strlen(tab) != SB_ID_SIZE + 1)
@@ -162,13 +162,13 @@ static int range_is_stale(void *data, const char *holder)
 
 int sb_repair(struct sb_engine *engine, struct sandbox_error **error)
 {
-    SB_FREE char *prefix = NULL;
+    SB_FREE char *prefix = engine->map.privilege == SB_PRIVILEGE_ROOT ? sb_record_holder_prefix(engine) : NULL;
 
     (void)error;
     each_entry(engine, engine->sandboxes, repair_one);
     each_entry(engine, engine->trash, empty_trash);
     each_entry(engine, engine->names, repair_name);
-    if (engine->map.privilege == SB_PRIVILEGE_ROOT && asprintf(&prefix, "%s\t", engine->root_path) >= 0)
+    if (prefix)
         sb_ids_sweep(prefix, range_is_stale, engine);
     return 0;
 }
