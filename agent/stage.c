@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -100,11 +101,22 @@ static const struct sb_plan *load_plan(void)
 /* The library sends BEGIN once it holds our pidfd, so that we can't have been reaped, and our pid reused, before. */
 static void wait_begin(void)
 {
+    static const enum sb_stage_fd leaves[SB_BEGIN_CGROUPS] = { SB_FD_CGROUP_TOP, SB_FD_CGROUP_INIT, SB_FD_CGROUP_EXEC,
+                                                               SB_FD_CGROUP_DAEMON };
+    struct pollfd p = { .fd = SB_FD_CONTROL, .events = POLLIN };
     struct sb_control message;
-    ssize_t n = SB_RETRY(recv(SB_FD_CONTROL, &message, sizeof message, 0));
+    int fds[4];
+    size_t n_fds;
 
-    if (n != (ssize_t)sizeof message || message.type != SB_CONTROL_BEGIN)
+    if (SB_RETRY(poll(&p, 1, -1)) < 0 ||
+        ag_receive(SB_FD_CONTROL, &message, sizeof message, fds, &n_fds) != (ssize_t)sizeof message ||
+        message.type != SB_CONTROL_BEGIN)
         _exit(1);
+    for (size_t i = 0; i < n_fds; i++) {
+        if (dup3(fds[i], leaves[i], O_CLOEXEC) < 0) /* inherited: by init, by number */
+            ag_die("cgroup", errno, "the cgroups can't be taken");
+        sb_close(fds[i]);
+    }
 }
 
 /* For an ordinary user: a user namespace in which this process may clone mounts, write the child's maps, and nothing more. The maps
@@ -236,8 +248,8 @@ int ag_stage_main(int argc, char **argv)
     for (int fd = SB_FD_PLAN; fd < SB_FD_STAGE_END; fd++)
         fcntl(fd, F_SETFD, FD_CLOEXEC);
     umask(0);
-    s.plan = load_plan();
     wait_begin();
+    s.plan = load_plan();
     s.proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (s.proc < 0 || !ag_is_procfs(s.proc))
         ag_die("proc", s.proc < 0 ? errno : ENODEV, "/proc is not a procfs");

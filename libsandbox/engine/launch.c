@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -59,113 +60,121 @@ static int make_upper(struct sb_record *record, struct sandbox_error **error)
     return 0;
 }
 
-static int make_socket(struct sb_engine *engine, struct sb_record *record, struct sandbox_error **error)
+/* init's socket gets its place only now that everything else of the folder is there. */
+static int bind_socket(const struct sb_record *record, int fd, struct sandbox_error **error)
 {
-    SB_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     struct sockaddr_un address = { .sun_family = AF_UNIX };
 
-    (void)engine;
     if (unlinkat(record->dir, "s", 0) < 0 && errno != ENOENT)
         return sb_fail_errno(error, errno, "socket", "the old socket can't be removed");
     snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/s", record->dir);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) < 0)
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) < 0)
         return sb_fail_errno(error, errno, "socket", "init's socket can't be made");
-    return SB_TAKE_FD(fd);
-}
-
-struct stage_fds {
-    int owned[SB_FD_STAGE_END]; /* closed when done; -1: none */
-    struct sb_spawn_fd map[SB_FD_STAGE_END];
-};
-
-static int open_leaf(const json_t *cgroups, size_t index, struct sandbox_error **error)
-{
-    const char *path = json_string_value(json_array_get(cgroups, index));
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    return fd >= 0 ? fd : sb_fail_errno(error, errno, "cgroup", "%s can't be opened", path);
-}
-
-/* Every number up to the last is filled, so that nothing of a careless host program shows through. */
-static int collect_fds(struct sb_engine *engine, struct sb_record *record, int plan, int control, int listen_fd,
-                       struct stage_fds *f, struct sandbox_error **error)
-{
-    static const enum sb_stage_fd leaves[] = { SB_FD_CGROUP_TOP, SB_FD_CGROUP_INIT, SB_FD_CGROUP_EXEC, SB_FD_CGROUP_DAEMON };
-    const json_t *cgroups = json_object_get(record->json, "cgroups");
-
-    for (int i = 0; i < SB_FD_STAGE_END; i++) {
-        f->owned[i] = -1;
-        f->map[i] = (struct sb_spawn_fd){ .from = engine->null, .to = i };
-    }
-    f->map[SB_FD_PLAN].from = plan;
-    f->map[SB_FD_CONTROL].from = control;
-    f->map[SB_FD_ROOT].from = engine->root;
-    f->map[SB_FD_LISTEN].from = listen_fd;
-    if (record->spec->daemon) {
-        f->owned[SB_FD_LOG] = sb_open_dir(record->dir, "log", 0700);
-        if (f->owned[SB_FD_LOG] < 0)
-            return sb_fail_errno(error, -f->owned[SB_FD_LOG], "log", "the log's folder can't be made");
-        f->map[SB_FD_LOG].from = f->owned[SB_FD_LOG];
-    }
-    if (record->spec->lifetime == SANDBOX_LIFETIME_OWNED) {
-        f->owned[SB_FD_OWNER] = (int)syscall(SYS_pidfd_open, getpid(), 0);
-        if (f->owned[SB_FD_OWNER] < 0)
-            return sb_fail_errno(error, errno, "owner", "this process can't be watched");
-        f->map[SB_FD_OWNER].from = f->owned[SB_FD_OWNER];
-    }
-    if (engine->cgroups.unified)
-        for (size_t i = 0; i < SB_ELEMENTS(leaves); i++) {
-            int fd = open_leaf(cgroups, i, error);
-
-            if (fd < 0)
-                return fd;
-            f->map[leaves[i]].from = f->owned[leaves[i]] = fd;
-        }
     return 0;
 }
 
-static int start_stage(struct sb_engine *engine, struct sb_launch *launch, struct sb_record *record, struct sandbox_error **error)
-{
-    static char name[] = "sandbox-agent", stage[] = "stage", keeper[] = "keeper", log_bytes[] = "16777216";
-    char *const plain[] = { name, stage, NULL }, *const kept[] = { name, keeper, log_bytes, NULL };
-    SB_CLOSE int plan = -1, far = -1, listen_fd = -1;
-    struct sb_control begin = { .type = SB_CONTROL_BEGIN };
-    struct stage_fds f;
-    int pair[2], program, r;
-    pid_t pid;
+/* What the agent program is started with, before most of it is made: it takes the machine as long to start a program as it takes us to
+ * make the rest. The plan is still empty, the socket without a name; the cgroups come with BEGIN. */
+struct early {
+    int plan, control, listen, log, owner; /* -1: none */
+};
 
-    for (int i = 0; i < SB_FD_STAGE_END; i++)
-        f.owned[i] = -1;
-    r = sb_engine_program(engine, "sandbox-agent", &program, error);
-    if (r)
-        return r;
-    listen_fd = make_socket(engine, record, error);
-    if (listen_fd < 0)
-        return listen_fd;
-    plan = sb_plan_build(engine, record, error);
-    if (plan < 0)
-        return plan;
+static void clear_early(struct early *e)
+{
+    sb_close(e->plan);
+    sb_close(e->control);
+    sb_close(e->listen);
+    sb_close(e->log);
+    sb_close(e->owner);
+}
+
+static int make_early(struct sb_launch *launch, const struct sb_record *record, struct early *e, struct sandbox_error **error)
+{
+    int pair[2];
+
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return sb_fail_errno(error, errno, "stage", "no socket");
     launch->control = pair[0];
-    far = pair[1];
-    r = collect_fds(engine, record, plan, far, listen_fd, &f, error);
-    if (!r) {
-        r = sb_spawn(program, launch->kept ? kept : plain, f.map, SB_FD_STAGE_END, &pid);
-        if (r)
-            r = sb_fail_errno(error, -r, "stage", "the agent program can't be started");
-    }
-    if (!r) {
-        launch->stage = (int)syscall(SYS_pidfd_open, pid, 0);
-        if (launch->stage < 0)
-            r = sb_fail_errno(error, errno, "stage", "the stage can't be watched"); /* it ends when the control socket closes */
-        else if (launch->kept && (r = sb_identity_read(pid, engine->self.boot, &launch->keeper)))
-            r = sb_fail_errno(error, -r, "stage", "the keeper can't be identified");
-        else if (send(launch->control, &begin, sizeof begin, MSG_NOSIGNAL) < 0)
-            r = sb_fail_errno(error, errno, "stage", "the stage ended early");
-    }
+    e->control = pair[1];
+    e->listen = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (e->listen < 0)
+        return sb_fail_errno(error, errno, "socket", "no socket");
+    e->plan = memfd_create("plan", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (e->plan < 0)
+        return sb_fail_errno(error, errno, "plan", "the plan can't be made");
+    if (launch->kept && (e->log = sb_open_dir(record->dir, "log", 0700)) < 0)
+        return sb_fail_errno(error, -e->log, "log", "the log's folder can't be made");
+    if (record->spec->lifetime == SANDBOX_LIFETIME_OWNED && (e->owner = (int)syscall(SYS_pidfd_open, getpid(), 0)) < 0)
+        return sb_fail_errno(error, errno, "owner", "this process can't be watched");
+    return 0;
+}
+
+static int start_program(struct sb_engine *engine, struct sb_launch *launch, const struct early *e, struct sandbox_error **error)
+{
+    static char name[] = "sandbox-agent", stage[] = "stage", keeper[] = "keeper", log_bytes[] = "16777216";
+    char *const plain[] = { name, stage, NULL }, *const kept[] = { name, keeper, log_bytes, NULL };
+    struct sb_spawn_fd map[SB_FD_STAGE_END];
+    int program, r;
+    pid_t pid;
+
+    r = sb_engine_program(engine, "sandbox-agent", &program, error);
+    if (r)
+        return r;
+    /* every number up to the last is filled, so that nothing of a careless host program shows through */
     for (int i = 0; i < SB_FD_STAGE_END; i++)
-        sb_close(f.owned[i]);
+        map[i] = (struct sb_spawn_fd){ .from = engine->null, .to = i };
+    map[SB_FD_PLAN].from = e->plan;
+    map[SB_FD_CONTROL].from = e->control;
+    map[SB_FD_ROOT].from = engine->root;
+    map[SB_FD_LISTEN].from = e->listen;
+    if (e->log >= 0)
+        map[SB_FD_LOG].from = e->log;
+    if (e->owner >= 0)
+        map[SB_FD_OWNER].from = e->owner;
+    r = sb_spawn(program, launch->kept ? kept : plain, map, SB_FD_STAGE_END, &pid);
+    if (r)
+        return sb_fail_errno(error, -r, "stage", "the agent program can't be started");
+    launch->stage = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (launch->stage < 0)
+        return sb_fail_errno(error, errno, "stage", "the stage can't be watched"); /* it ends when the control socket closes */
+    if (launch->kept && (r = sb_identity_read(pid, engine->self.boot, &launch->keeper)))
+        return sb_fail_errno(error, -r, "stage", "the keeper can't be identified");
+    return 0;
+}
+
+/* BEGIN, with the cgroups in the order of plan.h. */
+static int send_begin(struct sb_engine *engine, const struct sb_launch *launch, const struct sb_record *record,
+                      struct sandbox_error **error)
+{
+    const json_t *cgroups = json_object_get(record->json, "cgroups");
+    struct sb_control begin = { .type = SB_CONTROL_BEGIN };
+    int leaves[SB_BEGIN_CGROUPS], n = 0, r = 0;
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(sizeof leaves)];
+    } control = { 0 };
+    struct iovec iov = { &begin, sizeof begin };
+    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+    for (; engine->cgroups.unified && n < SB_BEGIN_CGROUPS; n++) {
+        const char *path = json_string_value(json_array_get(cgroups, (size_t)n));
+
+        leaves[n] = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (leaves[n] < 0) {
+            r = sb_fail_errno(error, errno, "cgroup", "%s can't be opened", path);
+            break;
+        }
+    }
+    if (n) {
+        msg.msg_control = control.space;
+        msg.msg_controllen = sizeof control.space;
+        control.header = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof leaves) };
+        memcpy(CMSG_DATA(&control.header), leaves, sizeof leaves);
+    }
+    if (!r && SB_RETRY(sendmsg(launch->control, &msg, MSG_NOSIGNAL)) < 0)
+        r = sb_fail_errno(error, errno, "stage", "the stage ended early");
+    while (n > 0)
+        sb_close(leaves[--n]);
     return r;
 }
 
@@ -175,15 +184,25 @@ int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct s
     struct sb_launch launch = {
         .engine = engine, .control = -1, .stage = -1, .init = -1, .epoll = -1, .kept = record->spec->daemon != NULL
     };
+    struct early early = { -1, -1, -1, -1, -1 };
     struct epoll_event e = { .events = EPOLLIN };
     int r;
 
     sb_children_reap(engine);
-    r = sb_cgroups_make(&engine->cgroups, record->id, &limits, &record->map, error);
+    r = make_early(&launch, record, &early, error);
+    if (!r)
+        r = start_program(engine, &launch, &early, error);
+    if (!r)
+        r = sb_cgroups_make(&engine->cgroups, record->id, &limits, &record->map, error);
     if (!r)
         r = make_upper(record, error);
     if (!r)
-        r = start_stage(engine, &launch, record, error);
+        r = bind_socket(record, early.listen, error);
+    if (!r)
+        r = sb_plan_write(engine, record, early.plan, error);
+    if (!r)
+        r = send_begin(engine, &launch, record, error);
+    clear_early(&early);
     if (!r) {
         launch.epoll = epoll_create1(EPOLL_CLOEXEC);
         if (launch.epoll < 0 || epoll_ctl(launch.epoll, EPOLL_CTL_ADD, launch.control, &e) < 0)

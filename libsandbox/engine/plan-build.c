@@ -166,23 +166,20 @@ static int fill(struct builder *b, struct sb_engine *engine, const struct sb_rec
     return r ? r : b->failed ? -ENOMEM : 0;
 }
 
-int sb_plan_build(struct sb_engine *engine, const struct sb_record *record, struct sandbox_error **error)
+int sb_plan_write(struct sb_engine *engine, const struct sb_record *record, int memfd, struct sandbox_error **error)
 {
     struct builder b = { .size = sizeof(struct sb_plan), .room = sizeof(struct sb_plan) + 16384 };
-    SB_CLOSE int fd = -1;
     int r;
 
     b.plan = calloc(1, b.room);
     r = b.plan ? fill(&b, engine, record) : -ENOMEM;
-    if (!r) {
-        fd = memfd_create("plan", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-        r = fd < 0 ? -errno : sb_write_all(fd, b.plan, b.size);
-    }
-    if (!r && fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+    if (!r)
+        r = sb_write_all(memfd, b.plan, b.size);
+    if (!r && fcntl(memfd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
         r = -errno;
     free(b.plan);
     if (r == -E2BIG)
         return sb_fail(error, SB_ARGS(SANDBOX_ELIMIT, .phase = "plan", .field = "mounts"), "too many layers (%d) or mounts (%d)",
                        SB_PLAN_MAX_LAYERS, SB_PLAN_MAX_MOUNTS);
-    return r ? sb_fail_errno(error, -r, "plan", "the plan can't be made") : SB_TAKE_FD(fd);
+    return r ? sb_fail_errno(error, -r, "plan", "the plan can't be made") : 0;
 }

@@ -5,7 +5,7 @@
 
 #include "engine.h"
 
-/* A sealed memfd, or a negative code. */
-int sb_plan_build(struct sb_engine *engine, const struct sb_record *record, struct sandbox_error **error);
+/* Writes it into an empty memfd and seals that. */
+int sb_plan_write(struct sb_engine *engine, const struct sb_record *record, int memfd, struct sandbox_error **error);
 
 #endif

@@ -32,7 +32,7 @@ enum sb_stage_fd {
     SB_FD_DAEMON_ERR = 9,
     SB_FD_EVENTS = 10,      /* keeper's socket for exit records; else /dev/null */
     SB_FD_OWNER = 11,       /* SB_PLAN_OWNED: pidfd of the owner */
-    SB_FD_CGROUP_INIT = 12, /* SB_PLAN_CGROUP: folders in cgroup2 */
+    SB_FD_CGROUP_INIT = 12, /* SB_PLAN_CGROUP: folders in cgroup2, which come with BEGIN */
     SB_FD_CGROUP_EXEC = 13,
     SB_FD_CGROUP_DAEMON = 14,
     SB_FD_CGROUP_TOP = 15,
@@ -93,6 +93,9 @@ struct sb_plan {
 };
 
 /* ---- control socket ---- */
+/* Descriptors that come with BEGIN where the plan has SB_PLAN_CGROUP: top, init, exec, daemon. The plan is complete and sealed then. */
+#define SB_BEGIN_CGROUPS 4
+
 enum sb_control_type { SB_CONTROL_BEGIN = 1, SB_CONTROL_CLONED, SB_CONTROL_READY, SB_CONTROL_FAILED, SB_CONTROL_COMMIT };
 
 struct sb_control {
