@@ -19,7 +19,7 @@ if [ "$(id -u)" = 0 ] && ! setpriv --reuid 65534 --regid 65534 --clear-groups te
     exit
 fi
 
-./scripts/build.sh
+./scripts/build.sh -Dtests=enabled
 build=${BUILD:-build}
 status=0
 echo "==> testing"
