@@ -313,7 +313,8 @@ static int give(const char *folder, int top, const struct sb_idmap *map, struct 
 
     if (map->privilege != SB_PRIVILEGE_ROOT)
         return 0;
-    snprintf(path, sizeof path, "%s/cgroup.procs", folder);
+    if (snprintf(path, sizeof path, "%s/cgroup.procs", folder) >= (int)sizeof path)
+        return sb_fail_errno(error, ENAMETOOLONG, "cgroup", "%s can't be given to the sandbox", folder);
     if ((top && chown(folder, uid, gid) < 0) || chown(path, uid, gid) < 0)
         return sb_fail_errno(error, errno, "cgroup", "%s can't be given to the sandbox", path);
     return 0;
