@@ -137,7 +137,8 @@ size_t au_stream_read(struct au_stream *stream, const void **ret_data)
             continue;
         stream->bytes += (int64_t)size;
         check_caps(stream);
-        sha256_update(&stream->sha, size, *ret_data);
+        if (stream->compressed) /* else the source's is the same */
+            sha256_update(&stream->sha, size, *ret_data);
         au_progress(stream->phase, stream->source.bytes, stream->entries ? *stream->entries : 0);
         return size;
     }
@@ -156,7 +157,10 @@ void au_stream_finish(struct au_stream *stream, const struct sb_unpack_plan *pla
     result->stream_bytes = stream->bytes;
     result->compressed = stream->compressed;
     au_digest_text(&stream->source.sha, result->digest);
-    au_digest_text(&stream->sha, result->diff_id);
+    if (stream->compressed)
+        au_digest_text(&stream->sha, result->diff_id);
+    else
+        memcpy(result->diff_id, result->digest, sizeof result->diff_id);
     /* the source was verified before; this catches one that was changed since */
     if (plan->digest[0] && strcmp(result->digest, plan->digest))
         au_fail(SANDBOX_EDIGEST, 0, NULL, "the blob named %s changed while it was read", plan->digest);

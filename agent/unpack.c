@@ -361,6 +361,8 @@ int main(void)
 
     syscall(SYS_close_range, SB_UNPACK_FD_PARENT + 1, ~0u, 0);
     umask(0);
+    if (chdir("/") < 0) /* so that nothing of the host program's is held */
+        au_fail(SANDBOX_EIO, errno, NULL, "leaving the host program's folder");
     signal(SIGPIPE, SIG_IGN);
     receive_plan(&helper);
     helper.proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -217,6 +217,25 @@ def test_folders_and_tars(_):
         merged(place, place.load('root.tar.xz'), root)
 
 
+def test_full_disk(_):
+    with Place() as place:
+        os.mkdir(place.at('state'))
+        os.mkdir(place.at('root'))
+        for number in range(40):
+            write(place.at('root', str(number)), os.urandom(100000))
+        r = libc.mount(b'tmpfs', os.fsencode(place.at('state')), b'tmpfs', 0, b'size=2m')
+        assert r == 0, os.strerror(ctypes.get_errno())
+        try:
+            result = subprocess.run([driver, unpack, place.at('state'), place.at('root')], capture_output=True, timeout=60)
+            assert result.returncode == 1 and b'ENOSPACE' in result.stderr, result
+            assert os.listdir(place.at('state', 'layers')) == []
+            for number in range(10, 40):
+                os.remove(place.at('root', str(number)))
+            assert merged(place, place.load('root'), place.at('root')) == 11
+        finally:
+            assert libc.umount2(os.fsencode(place.at('state')), 0) == 0, os.strerror(ctypes.get_errno())
+
+
 def test_debian(cache):
     with Place() as place:
         tar = os.path.join(cache, 'debian.tar')
@@ -240,5 +259,5 @@ def test_debian(cache):
 if os.geteuid() != 0:
     print('1..0 # SKIP needs root to mount overlays')
     sys.exit(0)
-driver, unpack, cache_folder = sys.argv[1:]
+driver, unpack, cache_folder = map(os.path.abspath, sys.argv[1:])
 tap.main(sys.modules['__main__'], cache_folder)

@@ -369,6 +369,31 @@ START_TEST(modes_times_holes)
 }
 END_TEST
 
+/* F24: more than 32 bits of size, with something at the end. */
+START_TEST(five_gib)
+{
+    const off_t size = (off_t)5 << 30;
+    SB_CLOSE int dir = -1, fd = -1;
+    const char *path = in_dir("image.tar");
+    char field[13], end[6] = "";
+    struct stat st;
+
+    snprintf(field, sizeof field, "%012llo", (long long)size);
+    TAR(&tar, .name = "large", .size_field = field);
+    tar_save(&tar, path);
+    ck_assert_int_eq(truncate(path, 512 + size + 1024), 0);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    ck_assert_int_eq(pwrite(fd, "right", 5, 512 + size - 5), 5);
+    dir = imported(path);
+    ck_assert_int_eq(stat_in(dir, "large", &st), 0);
+    ck_assert_int_eq(st.st_size, size);
+    close(fd);
+    fd = openat(dir, "large", O_RDONLY | O_CLOEXEC);
+    ck_assert_int_eq(pread(fd, end, 5, size - 5), 5);
+    ck_assert_str_eq(end, "right");
+}
+END_TEST
+
 START_TEST(owners)
 {
     SB_CLOSE int dir = -1;
@@ -489,13 +514,14 @@ int main(void)
     const TTest *const tests[] = {
         dot_dot, absolute_names_are_relative, behind_a_link, links_are_replaced_not_followed, hard_links_outside, sizes_that_lie,
         sparse_maps_that_lie, later_entries_replace, below_a_file, in_place_of_the_root, devices_are_left_out, overlay_attributes_are_left_out,
-        whiteouts, whiteouts_of_nothing, modes_times_holes, owners, names_are_bytes, no_archive, decompressors_in_the_image,
+        whiteouts, whiteouts_of_nothing, modes_times_holes, five_gib, owners, names_are_bytes, no_archive, decompressors_in_the_image,
         folders_are_copied, a_folder_that_holds_the_store,
     };
     Suite *suite = suite_create("archives");
     TCase *cases = sbtest_case("archives");
 
     tcase_add_checked_fixture(cases, store_open, store_close);
+    tcase_set_timeout(cases, 120); /* five_gib reads that much */
     for (size_t i = 0; i < SB_ELEMENTS(tests); i++)
         tcase_add_test(cases, tests[i]);
     suite_add_tcase(suite, cases);
