@@ -67,6 +67,12 @@ static int make_stream(int wanted, int stream, int *ret_command, int *ret_close,
     }
     if (pipe2(ends, O_CLOEXEC) < 0)
         return sb_fail_errno(error, errno, "stdio", "no pipe for the command");
+#ifdef F_SETPIPE_SZ
+    /* Twice the default: writer and reader then work at the same time, at twice the speed. No more, since a user's pipes share a
+     * quota; when it is used up the default does. */
+    if (stream == 1)
+        (void)fcntl(ends[1], F_SETPIPE_SZ, 128 << 10);
+#endif
     *ret_command = *ret_close = ends[stream == 0 ? 0 : 1];
     *ret_ours = ends[stream == 0 ? 1 : 0];
     return 0;
