@@ -68,6 +68,12 @@ static struct {
     char buffer[sizeof(struct sb_request) + SB_REQUEST_INLINE];
 } in;
 
+/* When `ms` are over, on sb_now_ms(); 0, no bound, for what is beyond the clock. */
+static int64_t after(int64_t ms)
+{
+    return ms < INT64_MAX / 2 ? sb_now_ms() + ms : 0;
+}
+
 static void watch(int fd, enum what what, size_t index, uint32_t events)
 {
     struct epoll_event e = { .events = events, .data.u64 = (uint64_t)what << 32 | index };
@@ -222,7 +228,7 @@ static void on_status(struct slot *s)
     r.no_new_privs = s->status.no_new_privs;
     r.seccomp = s->status.seccomp;
     s->kind = RUNNING;
-    s->until = s->deadline_ms ? sb_now_ms() + s->deadline_ms : 0;
+    s->until = s->deadline_ms ? after(s->deadline_ms) : 0;
     if (s->daemon) {
         in.daemon_state = SB_DAEMON_RUNNING;
         in.started = 1;
@@ -409,7 +415,7 @@ static void dial(struct slot *s, const struct sb_request *q)
         return;
     }
     s->kind = DIALING;
-    s->until = q->timeout_ms > 0 ? sb_now_ms() + q->timeout_ms : 0;
+    s->until = q->timeout_ms > 0 ? after(q->timeout_ms) : 0;
     if (connected)
         on_dialed(s);
     else
@@ -471,7 +477,7 @@ static void shut_down(const struct sb_request *q)
     if (!d)
         _exit(0); /* the kernel ends everything in the pid namespace with us */
     in.stopping = 1;
-    in.stop_until = q->timeout_ms >= 0 ? sb_now_ms() + q->timeout_ms : 0;
+    in.stop_until = q->timeout_ms >= 0 ? after(q->timeout_ms) : 0;
     d->sent_signal = SIGTERM;
     kill(d->pid, SIGTERM);
 }

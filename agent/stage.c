@@ -218,7 +218,7 @@ static void make_inside(struct ag_stage *s)
         if (s->inner.privilege == SB_PRIVILEGE_SUBIDS)
             s->inner.privilege = SB_PRIVILEGE_ROOT;
     }
-    s->inside = ag_userns_hold(s->proc, &s->inner);
+    s->inside = ag_userns_hold(s->proc, &s->inner, s->plan->nproc_max);
     if (s->inside < 0)
         ag_die("userns", -s->inside,
                s->inside == -ENOSPC ? "no more user namespaces: a limit in /proc/sys/user is reached"
@@ -248,6 +248,9 @@ int ag_stage_main(int argc, char **argv)
     for (int fd = SB_FD_PLAN; fd < SB_FD_STAGE_END; fd++)
         fcntl(fd, F_SETFD, FD_CLOEXEC);
     umask(0);
+    /* two signals that are the C library's own business are left ignored by its posix_spawn, and its sigaction() won't touch them */
+    for (int signal = 32; signal <= 33; signal++)
+        syscall(SYS_rt_sigaction, signal, &(unsigned long[4]){ 0 }, NULL, 8);
     wait_begin();
     s.plan = load_plan();
     s.proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -319,7 +319,7 @@ static int idmapped(struct helper *helper)
 
     if (tree < 0)
         au_fail(SANDBOX_EDENIED, errno, NULL, "making a mount of the layer's folder");
-    userns = ag_userns_hold(helper->proc, &helper->map);
+    userns = ag_userns_hold(helper->proc, &helper->map, 0);
     if (userns < 0)
         fail_clone(-userns);
     attr.userns_fd = (uint64_t)userns;

@@ -5,11 +5,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/magic.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
@@ -132,17 +135,45 @@ int ag_userns_map(int proc, pid_t pid, const struct sb_idmap *map)
     }
 }
 
+/* Ends with its maker, even if that is killed. */
 static int hold(void *unused)
 {
     (void)unused;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (syscall(SYS_getppid) == 1 && syscall(SYS_getpid) != 1)
+        _exit(1);
     for (;;)
         pause();
     return 0;
 }
 
-/* The kernel makes no user namespace for a process in a chroot. A child that enters its own mount namespace anew stands at the real
- * root; we can't, as long as paths are to be opened. */
-static pid_t clone_outside_chroot(int proc)
+/* The soft limit of processes at the moment when a user namespace is made bounds all ids of it together, but not for a maker who is the
+ * machine's root; and what is counted, it is counted at its owner. So the owner is the sandbox's own root, with the rights of ours. */
+static int limit_processes(const struct sb_idmap *map, uint64_t most)
+{
+    struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+    struct __user_cap_data_struct data[2];
+    struct rlimit limit;
+
+    if (!most || getrlimit(RLIMIT_NPROC, &limit) < 0)
+        return most ? -1 : 0;
+    if (most + 8 < limit.rlim_cur) /* the margin is for execs of another id while one has used up its own limit */
+        limit.rlim_cur = most + 8;
+    if (setrlimit(RLIMIT_NPROC, &limit) < 0)
+        return -1;
+    if (map->privilege != SB_PRIVILEGE_ROOT || !map->uid_start) /* within a user's own namespace nobody is the machine's root */
+        return 0;
+    if (prctl(PR_SET_KEEPCAPS, 1) < 0 || setresgid(map->gid_start, map->gid_start, map->gid_start) < 0 ||
+        setresuid(map->uid_start, map->uid_start, map->uid_start) < 0 || syscall(SYS_capget, &header, data) < 0)
+        return -1;
+    for (int i = 0; i < 2; i++)
+        data[i].effective = data[i].permitted;
+    return syscall(SYS_capset, &header, data) < 0 ? -1 : 0;
+}
+
+/* For a limit; and where we are in a chroot, in which the kernel makes no user namespace: a child that enters its own mount namespace anew
+ * stands at the real root; we can't, as long as paths are to be opened. */
+static pid_t fork_holder(int proc, const struct sb_idmap *map, uint64_t nproc_max)
 {
     int ready[2];
     char byte = 0;
@@ -154,30 +185,34 @@ static pid_t clone_outside_chroot(int proc)
     if (pid == 0) {
         int fd = openat(proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
 
-        if (fd >= 0 && setns(fd, CLONE_NEWNS) == 0 && unshare(CLONE_NEWUSER) == 0 && write(ready[1], &byte, 1) == 1)
+        if (fd >= 0 && setns(fd, CLONE_NEWNS) == 0 && limit_processes(map, nproc_max) == 0 && unshare(CLONE_NEWUSER) == 0 &&
+            write(ready[1], &byte, 1) == 1)
             hold(NULL);
-        _exit(1);
+        _exit(errno == ENOSPC ? 2 : 1);
     }
     sb_close(ready[1]);
     if (pid > 0 && SB_RETRY(read(ready[0], &byte, 1)) != 1) {
-        SB_RETRY(waitpid(pid, NULL, 0));
-        errno = EPERM;
+        int status = 0;
+
+        SB_RETRY(waitpid(pid, &status, 0));
+        errno = WIFEXITED(status) && WEXITSTATUS(status) == 2 ? ENOSPC : EPERM;
         pid = -1;
     }
     sb_close(ready[0]);
     return pid;
 }
 
-int ag_userns_hold(int proc, const struct sb_idmap *map)
+int ag_userns_hold(int proc, const struct sb_idmap *map, uint64_t nproc_max)
 {
     static _Alignas(16) char stack[16384]; /* of a process that shares our memory: nothing is copied for its short life */
     char path[64];
-    pid_t pid;
+    pid_t pid = -1;
     int fd, r;
 
-    pid = clone(hold, stack + sizeof stack, CLONE_NEWUSER | CLONE_VM | SIGCHLD, NULL);
-    if (pid < 0 && errno == EPERM)
-        pid = clone_outside_chroot(proc);
+    if (!nproc_max)
+        pid = clone(hold, stack + sizeof stack, CLONE_NEWUSER | CLONE_VM | SIGCHLD, NULL);
+    if (pid < 0 && (nproc_max || errno == EPERM))
+        pid = fork_holder(proc, map, nproc_max);
     if (pid < 0)
         return -errno;
     r = ag_userns_map(proc, pid, map);

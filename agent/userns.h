@@ -10,8 +10,8 @@
  * /proc/PID/{setgroups,uid_map,gid_map}, or for SUBIDS by newuidmap and newgidmap (absolute paths, found in /usr/bin or /bin).
  * `proc` is a descriptor of a real procfs. */
 int ag_userns_map(int proc, pid_t pid, const struct sb_idmap *map);
-/* A descriptor of a user namespace with these maps that holds no process yet. */
-int ag_userns_hold(int proc, const struct sb_idmap *map);
+/* A descriptor of a user namespace with these maps that holds no process yet. nproc_max: of all its ids together; 0: no bound. */
+int ag_userns_hold(int proc, const struct sb_idmap *map, uint64_t nproc_max);
 /* 1 when `fd` is on a procfs (PROC_SUPER_MAGIC): checked before anything is written below it. */
 int ag_is_procfs(int fd);
 

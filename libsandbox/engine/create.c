@@ -196,7 +196,7 @@ static int create_step(struct sb_op *op, struct sandbox_error **error)
         return r;
     }
     sb_launch_clear(&c->launch);
-    c->record.lock = sb_close(c->record.lock);
+    sb_record_unlock(&c->record);
     return 0;
 }
 

@@ -70,6 +70,7 @@ struct sb_record {
 enum sb_record_lock { SB_LOCK_NONE, SB_LOCK_SHARED_TRY, SB_LOCK_EXCLUSIVE };
 #define SB_RECORD_INIT { .dir = -1, .lock = -1 }
 void sb_record_clear(struct sb_record *record);
+void sb_record_unlock(struct sb_record *record);
 #define SB_RECORD_FRESH ".new-" /* before the id: a folder that nobody has locked yet */
 /* Makes the folder of a new id, holding its lock. */
 int sb_record_make(struct sb_engine *engine, const char *id, struct sb_record *ret, struct sandbox_error **error);

@@ -172,7 +172,8 @@ int sb_engine_dial(struct sb_driver *driver, const char *id, int port, int64_t t
     if (!r)
         r = sb_link_send(link, &request, NULL, NULL, 0, error);
     if (!r)
-        r = sb_link_await(link, driver->close_fd, timeout_ms < 0 ? -1 : timeout_ms + 1000, &reply, &fd, error);
+        r = sb_link_await(link, driver->close_fd, timeout_ms < 0 || timeout_ms > INT64_MAX / 2 ? -1 : timeout_ms + 1000, &reply,
+                          &fd, error);
     if (r)
         return r;
     if (reply.type == SB_REPLY_FAILED)

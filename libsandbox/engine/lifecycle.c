@@ -453,7 +453,8 @@ int sb_engine_start(struct sb_driver *driver, const char *id, struct sb_op **ret
 int sb_engine_stop(struct sb_driver *driver, const char *id, int64_t grace_ms, struct sb_op **ret_op,
                    struct sandbox_error **error)
 {
-    return change_begin(driver, STOP, "stop", id, grace_ms, ret_op, error);
+    return change_begin(driver, STOP, "stop", id, grace_ms < INT64_MAX / 2 ? grace_ms : -1, ret_op,
+                        error); /* beyond the clock: no bound */
 }
 
 int sb_engine_remove(struct sb_driver *driver, const char *id, struct sb_op **ret_op, struct sandbox_error **error)

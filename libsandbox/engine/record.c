@@ -22,12 +22,20 @@
 
 enum { RECORD_MAX = 16 << 20 };
 
+void sb_record_unlock(struct sb_record *record)
+{
+    /* said, not just closed: a child that the host program forked meanwhile has a copy of the descriptor, and would hold the lock for its life */
+    if (record->lock >= 0)
+        flock(record->lock, LOCK_UN);
+    record->lock = sb_close(record->lock);
+}
+
 void sb_record_clear(struct sb_record *record)
 {
     json_decref(record->json);
     sb_spec_free(record->spec);
     record->dir = sb_close(record->dir);
-    record->lock = sb_close(record->lock);
+    sb_record_unlock(record);
     *record = (struct sb_record)SB_RECORD_INIT;
 }
 
