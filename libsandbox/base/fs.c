@@ -48,8 +48,12 @@ int sb_open_dir(int dir, const char *name, mode_t mode)
 
     if (fd >= 0 || errno != ENOENT)
         return fd >= 0 ? fd : -errno;
-    if (mkdirat(dir, name, mode) < 0 && errno != EEXIST)
+    if (mkdirat(dir, name, mode) == 0) { /* whatever the umask is */
+        if (fchmodat(dir, name, mode, 0) < 0)
+            return -errno;
+    } else if (errno != EEXIST) {
         return -errno;
+    }
     fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return fd >= 0 ? fd : -errno;
 }
@@ -75,8 +79,12 @@ int sb_make_path(const char *path)
         /* links among the parents are the machine's own affair (/var -> elsewhere); the folder itself must be one */
         fd = openat(at, part, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (next ? 0 : O_NOFOLLOW));
         if (fd < 0 && errno == ENOENT) {
-            if (mkdirat(at, part, next ? 0755 : 0700) < 0 && errno != EEXIST)
+            if (mkdirat(at, part, next ? 0755 : 0700) == 0) {
+                if (fchmodat(at, part, next ? 0755 : 0700, 0) < 0)
+                    return -errno;
+            } else if (errno != EEXIST) {
                 return -errno;
+            }
             fd = openat(at, part, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         }
         if (fd < 0)

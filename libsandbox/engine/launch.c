@@ -168,7 +168,8 @@ static int send_begin(struct sb_engine *engine, const struct sb_launch *launch, 
     if (n) {
         msg.msg_control = control.space;
         msg.msg_controllen = sizeof control.space;
-        control.header = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof leaves) };
+        control.header =
+            (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof leaves) };
         memcpy(CMSG_DATA(&control.header), leaves, sizeof leaves);
     }
     if (!r && SB_RETRY(sendmsg(launch->control, &msg, MSG_NOSIGNAL)) < 0)

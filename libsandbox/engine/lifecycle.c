@@ -64,17 +64,21 @@ static int open_init(struct change *c)
     struct ucred peer;
     socklen_t size = sizeof peer;
     SB_CLOSE int link = -1;
-    int fd;
+    int fd, r;
 
     if (run) {
         sb_identity_from_json(json_object_get(run, "keeper"), &init);
         if (c->what != START)
             c->keeper = sb_identity_open(&init);
         sb_identity_from_json(json_object_get(run, "init"), &init);
-        return sb_identity_open(&init);
+        r = sb_identity_open(&init);
+        if (r != -EACCES) /* a /proc that hides it (hidepid): then its socket must tell */
+            return r;
     }
-    if (sb_link_open(c->engine, c->record.id, &link, NULL) || getsockopt(link, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 ||
-        peer.pid <= 1)
+    r = sb_link_open(c->engine, c->record.id, &link, NULL);
+    if (r && (run || (r != SANDBOX_ENOTRUNNING && r != SANDBOX_ENOTFOUND)))
+        return run ? -EACCES : -EIO;
+    if (r || getsockopt(link, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid <= 1)
         return -ESRCH;
     fd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
     if (fd < 0)
@@ -128,6 +132,26 @@ static int begin_start(struct change *c, struct sandbox_error **error)
     return r ? r : watch(c, c->link, error);
 }
 
+/* Its groups are below the group of whoever starts it, which may be another than its maker's (a session that has ended, another service). 1: the
+ * record says so now. */
+static int move_cgroups(struct change *c, struct sandbox_error **error)
+{
+    const struct sandbox_spec *spec = c->record.spec;
+    struct sb_limits limits = { spec->memory_max, spec->pids_max, spec->cpu_max };
+    const json_t *old = json_object_get(c->record.json, "cgroups");
+    json_t *now;
+    int r = sb_cgroups_plan(&c->engine->cgroups, c->record.id, &limits, &now, error);
+
+    if (r)
+        return r;
+    if (json_equal(old, now)) {
+        json_decref(now);
+        return 0;
+    }
+    json_object_set_new(c->record.json, "cgroups", now);
+    return 1;
+}
+
 static int begin_launch(struct change *c, struct sandbox_error **error)
 {
     SB_FREE char *holder = sb_record_holder(c->engine, c->record.id);
@@ -140,10 +164,14 @@ static int begin_launch(struct change *c, struct sandbox_error **error)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
     if (c->record.map.privilege == SB_PRIVILEGE_ROOT)
         r = sb_ids_claim_again(&c->record.map, holder, error);
-    if (!r && c->record.spec->lifetime == SANDBOX_LIFETIME_OWNED) {
+    if (!r)
+        r = move_cgroups(c, error);
+    if (r >= 0 && c->record.spec->lifetime == SANDBOX_LIFETIME_OWNED) {
         json_object_set_new(c->record.json, "owner", sb_identity_to_json(&c->engine->self));
-        r = sb_record_write(&c->record, error);
+        r = 1;
     }
+    if (r == 1)
+        r = sb_record_write(&c->record, error);
     if (!r)
         r = sb_launch_begin(c->engine, &c->record, &c->launch, error);
     return r ? r : watch(c, c->launch.epoll, error);
@@ -175,6 +203,8 @@ static int on_locked(struct change *c, struct sandbox_error **error)
         (void)mark; /* on a full disk the delete goes on all the same */
     }
     c->init = open_init(c);
+    if (c->init < 0 && c->init != -ESRCH)
+        return cannot_tell(-c->init, error);
     if (c->init < 0) {
         c->stage = KEEPING;
         c->until = sb_now_ms() + KEEPER_MS;
