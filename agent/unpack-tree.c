@@ -355,8 +355,11 @@ void au_tree_hardlink(struct au_tree *tree, const char *clean, const char *targe
                 meta->shown, target);
     dir = au_tree_parent(tree, clean, meta->shown, &name);
     clear(dir, name, meta->shown);
-    if (linkat(from, target_name, dir, name, 0) < 0)
-        au_fail_errno(errno, "making the hard link '%s'", meta->shown);
+    if (linkat(from, target_name, dir, name, 0) == 0)
+        return;
+    if (errno == ENOENT) /* it went with the folder that the link replaces */
+        au_fail(SANDBOX_EDAMAGED, 0, NULL, "the archive's entry '%s' takes the place of a folder that its target '%s' lies in", meta->shown, target);
+    au_fail_errno(errno, "making the hard link '%s'", meta->shown);
 }
 
 void au_tree_fifo(struct au_tree *tree, const char *clean, const struct au_meta *meta)

@@ -129,6 +129,9 @@ START_TEST(hard_links_outside)
     TAR(&tar, .name = "d", .type = '5', .mode = 0755);
     TAR(&tar, .name = "h", .type = '1', .link = "d");
     expect_refused("'h'");
+    TAR(&tar, .name = "d/f", .data = "x");
+    TAR(&tar, .name = "d", .type = '1', .link = "d/f");
+    expect_refused("'d'");
     tar_pax(&tar, "linkpath", "../canary", 9);
     TAR(&tar, .name = "h", .type = '1', .link = "ok");
     expect_refused("'h'");

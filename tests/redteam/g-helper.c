@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <oci.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -302,6 +303,89 @@ START_TEST(four_at_once)
 }
 END_TEST
 
+/* One round of a process that imports, uses and removes what others import, use and remove. */
+static int churn(const char *source)
+{
+    SB_JSON json_t *image = NULL;
+    struct sb_image_ref ref = SB_IMAGE_REF_INIT;
+    const char *digest;
+    int r = import(source, NULL, &image, NULL), missing = 0;
+
+    if (r)
+        return r;
+    digest = json_string_value(json_object_get(image, "digest"));
+    r = sb_image_resolve(store, digest, &ref, NULL);
+    if (r == 0) { /* while it is held it stays */
+        for (size_t i = 0; i < ref.n_layers; i++)
+            missing |= faccessat(store_root, ref.layers[i], F_OK, 0) < 0;
+        sb_image_ref_clear(&ref);
+        if (missing)
+            return SANDBOX_EDAMAGED;
+    } else if (r != SANDBOX_ENOTFOUND) {
+        return r;
+    }
+    r = sb_image_remove(store, digest, NULL, NULL, NULL);
+    return r == SANDBOX_ENOTFOUND || r == SANDBOX_EBUSY ? 0 : r;
+}
+
+START_TEST(imports_and_removals_at_once)
+{
+    const char *source = quick_tar();
+    pid_t pids[3];
+    int status;
+
+    for (int i = 0; i < 3; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            int r = 0;
+
+            for (int j = 0; j < 25 && !r; j++)
+                r = churn(source);
+            _exit(-r);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
+        ck_assert_msg(status == 0, "%s", sandbox_code_name(-WEXITSTATUS(status)));
+    }
+}
+END_TEST
+
+static int used_by_a_sandbox(void *data, const char *digest, char who[SB_ID_SIZE])
+{
+    (void)data;
+    ck_assert_int_eq(sb_digest_valid(digest), 1);
+    snprintf(who, SB_ID_SIZE, "%064d", 7);
+    return 1;
+}
+
+START_TEST(in_use)
+{
+    struct sandbox_image_import_options options = SANDBOX_IMAGE_IMPORT_OPTIONS_INIT;
+    struct sandbox_error *error = NULL;
+    struct sb_image_ref ref = SB_IMAGE_REF_INIT;
+    SB_JSON json_t *image = NULL;
+
+    options.name = "host";
+    refused(quick_tar(), &options, SANDBOX_EINVALID, "host");
+    options.name = "one";
+    sbtest_ok(import(quick_tar(), &options, NULL, &error), &error);
+    options.name = "two";
+    sbtest_ok(import(quick_tar(), &options, &image, &error), &error);
+    ck_assert_uint_eq(json_array_size(json_object_get(image, "names")), 2);
+    sbtest_ok(sb_image_resolve(store, "one", &ref, &error), &error);
+    sbtest_ok(sb_image_remove(store, "one", NULL, NULL, &error), &error); /* a name only */
+    sbtest_fails(sb_image_remove(store, "two", NULL, NULL, &error), SANDBOX_EBUSY, &error);
+    sb_image_ref_clear(&ref);
+    sbtest_fails(sb_image_remove(store, "two", used_by_a_sandbox, NULL, &error), SANDBOX_EBUSY, &error);
+    sbtest_fails(sb_image_resolve(store, "one", &ref, &error), SANDBOX_ENOTFOUND, &error);
+    sbtest_ok(sb_image_remove(store, "two", NULL, NULL, &error), &error);
+    nothing_left();
+    sbtest_fails(sb_image_remove(store, "two", NULL, NULL, &error), SANDBOX_ENOTFOUND, &error);
+    sbtest_fails(sb_image_remove(store, "../two", NULL, NULL, &error), SANDBOX_EINVALID, &error);
+}
+END_TEST
+
 static void ns_differs(pid_t pid, const char *name)
 {
     char path[64], theirs[64] = "", ours[64] = "";
@@ -358,7 +442,7 @@ int main(void)
 {
     const TTest *const tests[] = {
         worker_is_killed, helper_is_killed, host_ignores_its_children, cancelled, cancelled_at_once, host_is_killed, host_and_helper_are_killed,
-        four_at_once, walls,
+        four_at_once, imports_and_removals_at_once, in_use, walls,
     };
     Suite *suite = suite_create("helper");
     TCase *cases = sbtest_case("helper");
