@@ -5,6 +5,7 @@
  * then ids, capabilities, no_new_privs and the filter; then the working folder, as the user that asked for it; then what was
  * reached is read back by system calls and must be what was meant, or nothing is executed. */
 #include "init.h"
+#include "message.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -275,6 +276,7 @@ void ag_exec_child(const struct ag_exec *x)
     struct command c = { 0 };
     const char *blob;
     sigset_t none;
+    int pin = -1;
     uid_t uid = 0;
     gid_t gid = 0;
     int r;
@@ -290,6 +292,8 @@ void ag_exec_child(const struct ag_exec *x)
     keep_descriptors(x);
     parse(x, blob, &c);
     record.tag = x->daemon ? 1 : take_tag(); /* a daemon gets no cgroup namespace over which its rights reach */
+    if (x->pin && (pin = openat(PROCFS, "self/ns/cgroup", O_RDONLY | O_CLOEXEC)) < 0)
+        give_up(SB_STEP_VERIFY, errno);
     r = ag_resolve_user(c.user, &uid, &gid);
     if (r)
         give_up(SB_STEP_USER, -r);
@@ -302,8 +306,9 @@ void ag_exec_child(const struct ag_exec *x)
     verify_filter(filter->count > 0, &record);
     enter_workdir(c.workdir);
     close(PROCFS);
-    if (SB_RETRY(write(STATUS, &record, sizeof record)) != (ssize_t)sizeof record)
+    if (ag_send(STATUS, &record, sizeof record, pin, 0))
         _exit(127);
+    sb_close(pin);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     execute(&c);

@@ -41,6 +41,7 @@ struct slot {
     int status_fd; /* starting */
     int dial_fd;
     int leaf; /* its own cgroup, -1: none */
+    int pin;  /* its cgroup namespace, with a deadline; -1: none */
     char leaf_name[AG_LEAF_NAME];
     pid_t pid; /* 0: reaped */
     int daemon;
@@ -123,6 +124,7 @@ static void drop_leaf(struct slot *s)
 static void settle(struct slot *s)
 {
     s->status_fd = forget(s->status_fd);
+    s->pin = sb_close(s->pin);
     drop_leaf(s);
     s->kind = s->fd >= 0 ? IDLE : FREE;
     s->pid = 0;
@@ -200,13 +202,20 @@ static void on_status(struct slot *s)
 {
     struct sb_reply r = { .type = SB_REPLY_STARTED };
     struct ag_exec_status record;
+    size_t n_fds;
+    int fds[4];
     ssize_t n;
 
     if (s->kind != STARTING)
         return;
-    while ((n = read(s->status_fd, &record, sizeof record)) == (ssize_t)sizeof record)
+    while ((n = ag_receive(s->status_fd, &record, sizeof record, fds, &n_fds)) == (ssize_t)sizeof record) {
         s->status = record;
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        for (size_t i = 0; i < n_fds; i++) {
+            sb_close(s->pin);
+            s->pin = fds[i];
+        }
+    }
+    if (n == -EAGAIN)
         return;
     s->status_fd = forget(s->status_fd);
     if (s->status.step || !s->status.tag) { /* the child says why it failed, or was killed before it could */
@@ -341,12 +350,13 @@ static void start(struct slot *s, const struct sb_request *q, int *fds, size_t n
     x.fds[0] = daemon ? SB_FD_NULL : fds[0];
     x.fds[1] = daemon ? SB_FD_DAEMON_OUT : fds[1];
     x.fds[2] = daemon ? SB_FD_DAEMON_ERR : fds[2];
-    if (pipe2(pipes, O_CLOEXEC | O_NONBLOCK) < 0) {
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pipes) < 0) {
         fail(s, SB_STEP_FORK, errno);
         return;
     }
     x.status_fd = pipes[1];
     s->deadline_ms = daemon ? 0 : q->timeout_ms;
+    x.pin = s->deadline_ms != 0;
     cgroup = choose_cgroup(s, daemon);
     if (cgroup >= 0) {
         args.flags |= CLONE_INTO_CGROUP;
@@ -534,7 +544,7 @@ static void on_connect(void)
     }
     for (size_t i = 0; i < SLOTS; i++)
         if (in.slots[i].kind == FREE) {
-            in.slots[i] = (struct slot){ .kind = IDLE, .fd = fd, .status_fd = -1, .dial_fd = -1, .leaf = -1 };
+            in.slots[i] = (struct slot){ .kind = IDLE, .fd = fd, .status_fd = -1, .dial_fd = -1, .leaf = -1, .pin = -1 };
             if (i >= in.top)
                 in.top = i + 1;
             watch(fd, ON_CONNECTION, i, EPOLLIN);

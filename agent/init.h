@@ -7,7 +7,7 @@
 #include <plan.h>
 #include <sys/types.h>
 
-/* What the child writes into its status pipe: one record when it is about to execute, one more if that failed. */
+/* What the child writes into its status socket: one record when it is about to execute, one more if that failed. */
 struct ag_exec_status {
     uint32_t step; /* 0: about to execute; else enum sb_start_step */
     int32_t sys_errno;
@@ -24,6 +24,7 @@ struct ag_exec {
     int fds[3];
     int status_fd, procfs;
     int daemon;
+    int pin; /* 1: the record comes with a descriptor of the cgroup namespace: as long as that is open, nobody else gets its inode, the tag */
 };
 
 /* Never returns: executes, or writes why not into the status pipe. Runs in a child of init. */

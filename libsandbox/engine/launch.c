@@ -323,7 +323,8 @@ int sb_launch_commit(struct sb_launch *launch, struct sandbox_error **error)
 
     if (send(launch->control, &commit, sizeof commit, MSG_NOSIGNAL) < 0)
         return sb_fail_errno(error, errno, "stage", "init ended early");
-    if (launch->kept) { /* init is the keeper's child, and the keeper ours */
+    launch->control = sb_close(launch->control); /* what was sent stays to be read */
+    if (launch->kept) {                          /* init is the keeper's child, and the keeper ours */
         sb_children_add(launch->engine, launch->stage);
         launch->stage = sb_close(launch->stage);
     } else {
@@ -345,15 +346,41 @@ static void wait_for(int pidfd)
     waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG | __WALL);
 }
 
+/* Reads what is still said until everybody at the other end is gone: init's pidfd may be among it, and must be waited for. */
+static void drain(struct sb_launch *launch)
+{
+    int64_t until = sb_deadline(3000);
+    struct sb_control message;
+    int fd, r;
+
+    do {
+        struct pollfd p = { .fd = launch->control, .events = POLLIN };
+
+        r = receive(launch, &message, &fd);
+        if (r == 0 && message.type == SB_CONTROL_CLONED && launch->init < 0)
+            launch->init = SB_TAKE_FD(fd);
+        sb_close(fd);
+        if (launch->init >= 0 && !launch->ready) {
+            syscall(SYS_pidfd_send_signal, launch->init, SIGKILL, NULL, 0);
+            launch->ready = 1; /* once */
+        }
+        if (r == 1 && SB_RETRY(poll(&p, 1, sb_left_ms(until))) == 0)
+            break;
+    } while (r >= 0);
+}
+
 void sb_launch_clear(struct sb_launch *launch)
 {
-    launch->control = sb_close(launch->control); /* ends a stage or an init that was not committed */
-    if (launch->init >= 0) {
-        syscall(SYS_pidfd_send_signal, launch->init, SIGKILL, NULL, 0);
-        wait_for(launch->init);
+    if (launch->control >= 0 && launch->stage >= 0) {
+        launch->ready = 0;
+        shutdown(launch->control, SHUT_WR); /* ends a stage or an init that was not committed; they may still speak */
+        drain(launch);
+        syscall(SYS_pidfd_send_signal, launch->stage, SIGKILL, NULL, 0); /* if it hangs */
     }
-    if (launch->stage >= 0 && !launch->ready && !launch->kept) /* a keeper ends by itself with its stage, and reaps it */
-        syscall(SYS_pidfd_send_signal, launch->stage, SIGKILL, NULL, 0);
+    launch->control = sb_close(launch->control);
+    if (launch->init >= 0)
+        syscall(SYS_pidfd_send_signal, launch->init, SIGKILL, NULL, 0);
+    wait_for(launch->init);
     wait_for(launch->stage);
     launch->init = sb_close(launch->init);
     launch->stage = sb_close(launch->stage);

@@ -70,6 +70,9 @@ static int seal(const char *name, const char *bytes, size_t size, struct sandbox
         return sb_code_from_errno(r);
     }
     r = sb_write_all(fd, bytes, size);
+    /* nobody but who starts it: inside it can then neither be executed nor be given times and attributes */
+    if (!r && fchmod(fd, 0500) < 0)
+        r = -errno;
     if (!r && fcntl(fd, F_ADD_SEALS, seals | F_SEAL_EXEC) < 0 && fcntl(fd, F_ADD_SEALS, seals) < 0) /* F_SEAL_EXEC: since 6.3 */
         r = -errno;
     if (r)
