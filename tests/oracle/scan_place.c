@@ -89,15 +89,14 @@ struct groups {
     struct oracle_set *set;
 };
 
-/* A group is ours when it is below the runner's own, or carries the id of a sandbox that is below one of our state roots. The one
- * group that the library keeps in a hierarchy for all its sandboxes, "libsandbox", is no leak; what is in it is. */
+/* A group is ours when it is below the runner's own, or carries the id of a sandbox that is below one of our state roots. */
 static int group_is_ours(const struct oracle_scope *scope, const char *path)
 {
     char inside[4096];
     const char *own = scope->own_cgroup ? strstr(path, scope->own_cgroup) : NULL;
 
     if (own && own[strlen(scope->own_cgroup)] == '/')
-        return strcmp(own + strlen(scope->own_cgroup), "/libsandbox") != 0;
+        return 1;
     for (const char *part = strchr(path, '/'); part; part = strchr(part + 1, '/')) {
         size_t n = strcspn(part + 1, "/");
 
