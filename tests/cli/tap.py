@@ -24,5 +24,9 @@ def main(module, argument=None):
         except Exception:  # an assertion, a timeout, a broken pipe: each is a failure of this test alone
             failed += 1
             print(f'not ok {number} - {name}')
-            print('\n'.join('# ' + line for line in traceback.format_exc().rstrip().split('\n')), flush=True)
+            text = '\n'.join('# ' + line for line in traceback.format_exc().rstrip().split('\n'))
+            print(text, flush=True)
+            print(f'# {name}\n{text}', file=sys.stderr, flush=True)  # the part that `meson test --print-errorlogs` shows
+            if hasattr(argument, 'clean_up'):
+                argument.clean_up()
     sys.exit(1 if failed else 0)

@@ -2,6 +2,7 @@
 """The `sandbox` command as a test sees it: a state folder of its own, and a check that nothing stays in it."""
 import json
 import os
+import signal
 import subprocess
 import time
 
@@ -25,7 +26,9 @@ class Result:
 
 class Tool:
     def __init__(self, program, root):
-        self.program, self.root = program, root
+        self.program, self.root, self.started = program, root, []
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)  # a job in the background has some ignored, and the command respects that
 
     def environment(self, more=None):
         kept = {key: os.environ[key] for key in ('PATH', 'HOME', 'ASAN_OPTIONS', 'UBSAN_OPTIONS', 'LSAN_OPTIONS', 'LD_LIBRARY_PATH')
@@ -33,7 +36,18 @@ class Tool:
         return {**kept, 'SANDBOX_ROOT': self.root, **(more or {})}
 
     def start(self, *arguments, env=None, **options):
-        return subprocess.Popen([self.program, *arguments], env=self.environment(env), **options)
+        child = subprocess.Popen([self.program, *arguments], env=self.environment(env), **options)
+        self.started.append(child)
+        return child
+
+    def clean_up(self):
+        """After a test that failed: what it left must not be the next one's failure."""
+        for child in self.started:
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+        self.started = []
+        subprocess.run([self.program, 'rm', *self.ids()], env=self.environment(), stderr=subprocess.DEVNULL, check=False)
 
     def __call__(self, *arguments, stdin=b'', env=None, timeout=120, raw=False):
         begun = time.monotonic()
