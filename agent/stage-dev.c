@@ -44,7 +44,7 @@ static int own_nodes(const struct ag_stage *s)
 
 void ag_stage_open_devices(struct ag_stage *s)
 {
-    struct mount_attr attr = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC };
+    struct mount_attr attr = { .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, .propagation = MS_PRIVATE };
 
     for (size_t i = 0; i < AG_DEVICES; i++) {
         char path[32];

@@ -20,7 +20,11 @@ static int clone_tree(int dir, const char *path, const char *what)
     int fd = open_tree(dir, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_NO_AUTOMOUNT | (*path ? 0 : AT_EMPTY_PATH));
 
     if (fd < 0)
-        ag_die("mounts", errno, "%s %s can't be cloned", what, path);
+        ag_die("mounts", errno, "%s %s can't be cloned%s", what, path,
+               errno == EINVAL ? ": something else is mounted below it, which an ordinary user can't leave out" : "");
+    /* a clone of a shared mount is its peer: what the child mounts on it would appear on the machine */
+    if (mount_setattr(fd, "", AT_EMPTY_PATH, &(struct mount_attr){ .propagation = MS_PRIVATE }, sizeof(struct mount_attr)) < 0)
+        ag_die("mounts", errno, "%s %s can't be made private", what, path);
     return fd;
 }
 
@@ -52,7 +56,9 @@ static int open_source(const struct ag_stage *s, const char *path)
             p += n;
             continue;
         }
-        if ((st.st_uid != 0 && st.st_uid != s->plan->map.uid) || ++links > 40)
+        /* in a user's own namespace the machine's root has no number, and the sandbox's root is the user: there is nothing to tell them by, and
+         * a link leads only where the user may go */
+        if ((s->plan->map.privilege == SB_PRIVILEGE_ROOT && st.st_uid != 0 && st.st_uid != s->plan->map.uid) || ++links > 40)
             ag_die("mounts", ELOOP, "mount source %s: %s is a link that neither root nor the caller made: name what it leads to",
                    path, p);
         ssize_t size = readlinkat(fd, "", link, sizeof link - 1);

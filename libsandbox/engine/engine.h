@@ -24,6 +24,7 @@ struct sb_identity {
     char boot[40];     /* /proc/sys/kernel/random/boot_id */
     int64_t pid;       /* 0: none */
     int64_t start;     /* clock ticks since boot, from /proc/PID/stat */
+    int64_t space;     /* inode of the pid namespace that the number is of; 0: unknown */
 };
 
 struct sb_engine {
@@ -90,6 +91,8 @@ int sb_record_write_run(struct sb_record *record, const char *state, const struc
 /* 1 and the id of a sandbox whose record is wanted(). */
 int sb_engine_find(struct sb_engine *engine, int (*wanted)(const struct sb_record *record, const char *what), const char *what, char id[SB_ID_SIZE]);
 int sb_record_uses_image(const struct sb_record *record, const char *digest);
+int sb_names_lock(struct sb_engine *engine); /* a descriptor, or -1 */
+void sb_names_unlock(int fd);
 /* Name claims: EEXISTS. */
 int sb_name_claim(struct sb_engine *engine, const char *name, const char *id, struct sandbox_error **error);
 void sb_name_release(struct sb_engine *engine, const char *name, const char *id);

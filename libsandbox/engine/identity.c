@@ -30,6 +30,18 @@ int sb_identity_boot(char boot[40])
     return 0;
 }
 
+/* Which pid namespace our pids are of; 0: not to be found out. */
+static int64_t own_space(void)
+{
+    char text[64];
+    ssize_t n = readlink("/proc/self/ns/pid", text, sizeof text - 1);
+
+    if (n <= 5 || strncmp(text, "pid:[", 5))
+        return 0;
+    text[n] = 0;
+    return strtoll(text + 5, NULL, 10);
+}
+
 int sb_identity_read(pid_t pid, const char *boot, struct sb_identity *ret)
 {
     SB_FREE char *text = NULL;
@@ -45,7 +57,7 @@ int sb_identity_read(pid_t pid, const char *boot, struct sb_identity *ret)
     at = strrchr(text, ')'); /* the name before it may hold anything */
     if (!at || sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &start) != 1)
         return -EBADMSG;
-    struct sb_identity found = { .pid = pid, .start = (int64_t)start };
+    struct sb_identity found = { .pid = pid, .start = (int64_t)start, .space = own_space() };
     snprintf(found.boot, sizeof found.boot, "%s", boot); /* boot may be ret's own */
     *ret = found;
     return 0;
@@ -65,6 +77,8 @@ int sb_identity_open(const struct sb_identity *identity)
         return r == -ESRCH ? -EIO : r; /* not to be found out is not the same as gone */
     if (strcmp(boot, identity->boot))
         return -ESRCH;
+    if (identity->space && identity->space != own_space())
+        return -EXDEV; /* another pid namespace's number says nothing here: its process may live */
     fd = (int)syscall(SYS_pidfd_open, (pid_t)identity->pid, 0);
     if (fd < 0)
         return errno == EINVAL ? -ESRCH : -errno; /* EINVAL: the number is a thread's by now */
@@ -84,15 +98,17 @@ int sb_identity_open(const struct sb_identity *identity)
 
 json_t *sb_identity_to_json(const struct sb_identity *identity)
 {
-    return json_pack("{s:s, s:I, s:I}", "boot", identity->boot, "pid", (json_int_t)identity->pid, "start",
-                     (json_int_t)identity->start);
+    return json_pack("{s:s, s:I, s:I, s:I}", "boot", identity->boot, "pid", (json_int_t)identity->pid, "start",
+                     (json_int_t)identity->start, "space", (json_int_t)identity->space);
 }
 
 void sb_identity_from_json(const json_t *json, struct sb_identity *ret)
 {
     const char *boot = sb_json_str(json, "boot");
 
-    *ret = (struct sb_identity){ .pid = sb_json_int(json, "pid", 0), .start = sb_json_int(json, "start", 0) };
+    *ret = (struct sb_identity){ .pid = sb_json_int(json, "pid", 0),
+                                 .start = sb_json_int(json, "start", 0),
+                                 .space = sb_json_int(json, "space", 0) };
     snprintf(ret->boot, sizeof ret->boot, "%s", boot ? boot : "");
 }
 

@@ -53,6 +53,13 @@ static int owner_is_gone(const struct sb_record *record)
     return fd == -ESRCH;
 }
 
+static int is_deaf(struct sb_engine *engine, const char *id)
+{
+    SB_CLOSE int link = -1;
+
+    return sb_link_open(engine, id, &link, NULL) == SANDBOX_ENOTRUNNING;
+}
+
 static void find_state(struct sb_engine *engine, const struct sb_record *record, const char **ret_state, char cause[256],
                        json_t **ret_daemon)
 {
@@ -76,6 +83,9 @@ static void find_state(struct sb_engine *engine, const struct sb_record *record,
 
         sb_identity_from_json(json_object_get(run, "init"), &init);
         fd = sb_identity_open(&init);
+        if ((fd == -EXDEV || fd == -EACCES) &&
+            is_deaf(engine, record->id)) /* it can't be seen from here, but nobody listens any more */
+            fd = -ESRCH;
         if (fd != -ESRCH) {
             sb_close(fd);
             *ret_state = recorded && !strcmp(recorded, "stopped") ? "stopped" : "running";

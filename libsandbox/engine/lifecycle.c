@@ -72,14 +72,14 @@ static int open_init(struct change *c)
             c->keeper = sb_identity_open(&init);
         sb_identity_from_json(json_object_get(run, "init"), &init);
         r = sb_identity_open(&init);
-        if (r != -EACCES) /* a /proc that hides it (hidepid): then its socket must tell */
+        if (r != -EACCES && r != -EXDEV) /* a /proc that hides it (hidepid), another pid namespace: then its socket must tell */
             return r;
     }
     r = sb_link_open(c->engine, c->record.id, &link, NULL);
-    if (r && (run || (r != SANDBOX_ENOTRUNNING && r != SANDBOX_ENOTFOUND)))
-        return run ? -EACCES : -EIO;
-    if (r || getsockopt(link, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid <= 1)
-        return -ESRCH;
+    if (r)
+        return r == SANDBOX_ENOTRUNNING || r == SANDBOX_ENOTFOUND ? -ESRCH : -EIO;
+    if (getsockopt(link, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid <= 1)
+        return -EXDEV; /* it listens, and has no number here */
     fd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
     if (fd < 0)
         return -errno;
@@ -181,7 +181,7 @@ static int cannot_tell(int sys_errno, struct sandbox_error **error)
 {
     return sb_fail(error,
                    SB_ARGS(sb_code_from_errno(sys_errno), .sys_errno = sys_errno, .phase = "state", .retryable = 1,
-                           .hint = "is this process short of descriptors or memory, or does /proc hide processes (hidepid)?"),
+                           .hint = "is this process short of descriptors or memory, or is it of another pid namespace?"),
                    "whether the sandbox's init lives can't be told: %s", strerrordesc_np(sys_errno));
 }
 

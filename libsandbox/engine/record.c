@@ -230,25 +230,48 @@ int sb_record_write_run(struct sb_record *record, const char *state, const struc
     return write_document(record->dir, "run", json, durable(record), error);
 }
 
+/* Who looks at a claim and then acts on what he saw must be alone: another might have been made in between. A new description each time: threads
+ * exclude each other, too. Released by sb_names_unlock(), since a forked child may have a copy. */
+int sb_names_lock(struct sb_engine *engine)
+{
+    int fd = openat(engine->names, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd >= 0)
+        SB_RETRY(flock(fd, LOCK_EX));
+    return fd;
+}
+
+void sb_names_unlock(int fd)
+{
+    if (fd >= 0)
+        flock(fd, LOCK_UN);
+    sb_close(fd);
+}
+
 int sb_name_claim(struct sb_engine *engine, const char *name, const char *id, struct sandbox_error **error)
 {
-    if (symlinkat(id, engine->names, name) == 0)
+    int lock = sb_names_lock(engine), r = lock < 0 || symlinkat(id, engine->names, name) < 0 ? -errno : 0;
+
+    sb_names_unlock(lock);
+    if (!r)
         return 0;
-    if (errno == EEXIST)
+    if (r == -EEXIST)
         return sb_fail(
             error,
             SB_ARGS(SANDBOX_EEXISTS, .sys_errno = EEXIST, .field = "name", .hint = "delete that sandbox or take another name"),
             "the name %s belongs to another sandbox", name);
-    return sb_fail_errno(error, errno, "state", "the name can't be claimed");
+    return sb_fail_errno(error, -r, "state", "the name can't be claimed");
 }
 
 void sb_name_release(struct sb_engine *engine, const char *name, const char *id)
 {
+    int lock = sb_names_lock(engine);
     char target[SB_ID_SIZE + 1];
     ssize_t n = readlinkat(engine->names, name, target, sizeof target);
 
     if (n == SB_ID_SIZE - 1 && !memcmp(target, id, SB_ID_SIZE - 1))
         unlinkat(engine->names, name, 0);
+    sb_names_unlock(lock);
 }
 
 int sb_record_uses_image(const struct sb_record *record, const char *digest)

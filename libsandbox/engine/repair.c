@@ -45,20 +45,30 @@ static int exists(int dir, const char *name)
     return faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-static int owner_lives(const struct sb_record *record)
+static int owner_lives(struct sb_engine *engine, const struct sb_record *record)
 {
     struct sb_identity owner;
+    SB_CLOSE int link = -1;
     int fd;
 
     sb_identity_from_json(json_object_get(record->json, "owner"), &owner);
     fd = sb_identity_open(&owner);
     if (fd >= 0)
         sb_close(fd);
+    if (fd == -EXDEV || fd == -EACCES) /* no way to see it; but its sandbox ended with it */
+        return sb_link_open(engine, record->id, &link, NULL) != SANDBOX_ENOTRUNNING;
     return fd != -ESRCH;
 }
 
+static int listens(struct sb_engine *engine, const char *id)
+{
+    SB_CLOSE int link = -1;
+
+    return sb_link_open(engine, id, &link, NULL) != SANDBOX_ENOTRUNNING;
+}
+
 /* An uncommitted init ends by itself; one that is being deleted may live on until it is told. 1: it is gone. */
-static int end_init(const struct sb_record *record)
+static int end_init(struct sb_engine *engine, const struct sb_record *record)
 {
     SB_JSON json_t *run = sb_record_read_run(record);
     static const char *const who[] = { "init", "keeper" }; /* a keeper ends with its init, unless it hangs */
@@ -72,7 +82,7 @@ static int end_init(const struct sb_record *record)
 
         sb_identity_from_json(json_object_get(run, who[i]), &identity);
         fd = sb_identity_open(&identity);
-        if (fd == -ESRCH)
+        if (fd == -ESRCH || ((fd == -EXDEV || fd == -EACCES) && !listens(engine, record->id)))
             continue;
         if (fd < 0)
             return 0; /* it can't be told: then nothing of its is taken away */
@@ -111,8 +121,8 @@ static void repair_one(struct sb_engine *engine, const char *id)
     if (r && r != SANDBOX_EDAMAGED) /* somebody's work in progress, gone, or not to be read now */
         return;
     gone = exists(engine->sandboxes, deleting) || !exists(engine->sandboxes, run) ||
-           (!r && record.spec->lifetime == SANDBOX_LIFETIME_OWNED && !owner_lives(&record));
-    if (gone && exists(engine->sandboxes, id) && end_init(&record)) {
+           (!r && record.spec->lifetime == SANDBOX_LIFETIME_OWNED && !owner_lives(engine, &record));
+    if (gone && exists(engine->sandboxes, id) && end_init(engine, &record)) {
         if (sb_undo(engine, &record, NULL) == 1)
             while (sb_undo_trash(engine, id, &record.map, NULL) == 1)
                 ;
@@ -163,11 +173,15 @@ static int range_is_stale(void *data, const char *holder)
 int sb_repair(struct sb_engine *engine, struct sandbox_error **error)
 {
     SB_FREE char *prefix = engine->map.privilege == SB_PRIVILEGE_ROOT ? sb_record_holder_prefix(engine) : NULL;
+    int names;
 
     (void)error;
     each_entry(engine, engine->sandboxes, repair_one);
     each_entry(engine, engine->trash, empty_trash);
-    each_entry(engine, engine->names, repair_name);
+    names = sb_names_lock(engine);
+    if (names >= 0)
+        each_entry(engine, engine->names, repair_name);
+    sb_names_unlock(names);
     if (prefix)
         sb_ids_sweep(prefix, range_is_stale, engine);
     return 0;
