@@ -171,17 +171,25 @@ static int mount_proc(int root)
     return mnt;
 }
 
-static int mount_tmpfs(const struct ag_stage *s, const struct sb_plan_mount *m)
+int ag_make_tmpfs(const struct ag_stage *s, uint64_t bytes, unsigned int attributes, const char *phase)
 {
-    char size[24], uid[16], gid[16];
-    const char *options[][2] = { { "mode", "1777" }, { "size", size }, { "uid", uid }, { "gid", gid } };
+    char size[24], inodes[24], uid[16], gid[16];
+    const char *options[][2] = {
+        { "mode", "1777" }, { "size", size }, { "nr_inodes", inodes }, { "uid", uid }, { "gid", gid },
+    };
 
-    snprintf(size, sizeof size, "%llu", (unsigned long long)m->max_bytes);
+    snprintf(size, sizeof size, "%llu", (unsigned long long)bytes);
+    snprintf(inodes, sizeof inodes, "%llu", (unsigned long long)(bytes / 4096 > 1024 ? bytes / 4096 : 1024));
     snprintf(uid, sizeof uid, "%u", s->inner.uid_start);
     snprintf(gid, sizeof gid, "%u", s->inner.gid_start);
-    return ag_make_fs("tmpfs", options, SB_ELEMENTS(options),
-                      MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (m->flags & SB_PLAN_MOUNT_READ_ONLY ? MOUNT_ATTR_RDONLY : 0),
-                      "mounts");
+    return ag_make_fs("tmpfs", options, SB_ELEMENTS(options), attributes, phase);
+}
+
+static int mount_tmpfs(const struct ag_stage *s, const struct sb_plan_mount *m)
+{
+    unsigned int attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+
+    return ag_make_tmpfs(s, m->max_bytes, attributes | (m->flags & SB_PLAN_MOUNT_READ_ONLY ? MOUNT_ATTR_RDONLY : 0), "mounts");
 }
 
 static void mount_rest(struct ag_stage *s, int root)

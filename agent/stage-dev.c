@@ -101,24 +101,19 @@ static void mount_in(int dev, const char *name, int mnt)
 
 int ag_child_dev(struct ag_stage *s, int root)
 {
-    char gid[16], uid[16], size[24], group[16];
+    char group[16];
     const char *pts[][2] = { { "newinstance", NULL }, { "ptmxmode", "0666" }, { "mode", "0620" }, { "gid", group } };
-    const char *shm[][2] = { { "mode", "1777" }, { "size", size }, { "uid", uid }, { "gid", gid } };
     SB_CLOSE int target = ag_fixed_folder(root, "dev", 0755);
     int null;
 
     snprintf(group, sizeof group, "%u", s->inner.gid_start + 5); /* tty, on every distribution */
-    snprintf(uid, sizeof uid, "%u", s->inner.uid_start);
-    snprintf(gid, sizeof gid, "%u", s->inner.gid_start);
-    snprintf(size, sizeof size, "%llu", (unsigned long long)s->plan->shm_max);
     ag_move_onto(s->dev, target, "dev", "/dev");
     for (size_t i = 0; i < AG_DEVICES; i++)
         if (s->devices[i] >= 0)
             mount_in(s->dev, nodes[i].name, s->devices[i]);
     mount_in(s->dev, "pts",
              ag_make_fs("devpts", pts, s->plan->map.count > 5 ? 4 : 3, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, "dev"));
-    mount_in(s->dev, "shm",
-             ag_make_fs("tmpfs", shm, SB_ELEMENTS(shm), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, "dev"));
+    mount_in(s->dev, "shm", ag_make_tmpfs(s, s->plan->shm_max, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, "dev"));
     null = sb_open_beneath(s->dev, "null", O_PATH, 0);
     if (null < 0)
         ag_die("dev", -null, "/dev/null is missing");

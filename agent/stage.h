@@ -44,6 +44,8 @@ AG_NORETURN void ag_child_main(struct ag_stage *s);
 void ag_child_masks(int procfs, int null);
 /* A new file system of a type; options without a value are flags. */
 int ag_make_fs(const char *type, const char *const options[][2], size_t n, unsigned int attributes, const char *phase);
+/* A memory file system for the sandbox's ids, bounded in bytes and in files (an empty file costs the machine memory, too). */
+int ag_make_tmpfs(const struct ag_stage *s, uint64_t bytes, unsigned int attributes, const char *phase);
 void ag_move_onto(int mnt, int target, const char *phase, const char *what);
 /* A folder right below the root that is mounted over: the image must not have turned it into something else. */
 int ag_fixed_folder(int root, const char *name, mode_t mode);

@@ -73,6 +73,8 @@ static int make_stream(int wanted, int stream, int *ret_command, int *ret_close,
     if (stream == 1)
         (void)fcntl(ends[1], F_SETPIPE_SZ, 128 << 10);
 #endif
+    /* /dev/stdout inside is opened anew, by an id that isn't ours; who may reach it at all /proc/PID/fd says */
+    fchmod(ends[0], 0666);
     *ret_command = *ret_close = ends[stream == 0 ? 0 : 1];
     *ret_ours = ends[stream == 0 ? 1 : 0];
     return 0;
