@@ -122,8 +122,9 @@ static json_t *isolation(const struct sb_engine *engine, const struct sb_record 
     int memory = (engine->cgroups.delegated >> SB_CONTROLLER_MEMORY & 1) || engine->cgroups.v1[SB_CONTROLLER_MEMORY];
     json_t *j = json_object();
 
-    json_object_set_new(j, "user_namespace",
-                        fact("enforced", "init, daemon and commands are in the second of two user namespaces"));
+    json_object_set_new(
+        j, "user_namespace",
+        fact("enforced", "init, daemon and commands are in a user namespace of their own, which makes no others"));
     json_object_set_new(j, "id_range",
                         root ? fact("enforced", "a range of its own")
                              : fact("wrapped", record->map.privilege == SB_PRIVILEGE_SUBIDS

@@ -199,14 +199,16 @@ SANDBOX_API const char *sandbox_host_get_backend(const struct sandbox_host *host
 
 /** Whose death ends a sandbox. */
 enum sandbox_lifetime {
-    SANDBOX_LIFETIME_OWNED = 0,   /**< ends when the process (not the thread) that created or started it ends */
+    SANDBOX_LIFETIME_OWNED = 0,   /**< ends when the process (not the thread) that created or last started it ends, and is
+                                       deleted by the next open of its host */
     SANDBOX_LIFETIME_DETACHED = 1 /**< lives on until it is stopped */
 };
 enum sandbox_network {
     SANDBOX_NETWORK_NONE = 0 /**< its own loopback and nothing else */
 };
 enum sandbox_mount_type {
-    SANDBOX_MOUNT_BIND = 0,   /**< a folder or file of the host; source is its absolute path */
+    SANDBOX_MOUNT_BIND = 0,   /**< a folder or file of the host; source is its absolute path. What else is mounted below it stays
+                                   out. Ids are the host's: as root's sandbox, what others may do with it; as a user's, the user. */
     SANDBOX_MOUNT_VOLUME = 1, /**< a volume; source is its name */
     SANDBOX_MOUNT_TMPFS = 2   /**< an empty memory file system; source is NULL */
 };
