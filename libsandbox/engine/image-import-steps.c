@@ -175,8 +175,7 @@ static int finished_config(struct sb_import *import, struct sandbox_error **erro
     if (import->kind == IMPORT_OCI)
         r = check_promise(import, error);
     import->record.layers = calloc(n + 1, sizeof *import->record.layers);
-    import->made = calloc(n + 1, sizeof *import->made);
-    if (!r && (!import->record.layers || !import->made))
+    if (!r && !import->record.layers)
         r = no_memory(error);
     return r ? r : sb_import_next_layer(import, error);
 }
@@ -286,9 +285,7 @@ int sb_import_rootfs(struct sb_import *import, struct sandbox_error **error)
     import->kind = IMPORT_ROOTFS;
     if (!import->record.layers)
         import->record.layers = calloc(1, sizeof *import->record.layers);
-    if (!import->made)
-        import->made = calloc(1, sizeof *import->made);
-    if (!import->record.layers || !import->made)
+    if (!import->record.layers)
         return no_memory(error);
     import->layer = 0;
     import->bytes_left = import->max_bytes;
@@ -305,8 +302,7 @@ static int commit_layer(struct sb_import *import, struct sandbox_error **error)
 
     if (r)
         return r;
-    if (import->n_made <= import->config.n_layers) /* there is room for one more than it promises */
-        memcpy(import->made[import->n_made++], import->unpacked.diff_id, SB_DIGEST_SIZE);
+    import->made = 1;
     r = add_layer(import, &import->unpacked, error);
     if (r)
         return r;

@@ -207,7 +207,7 @@ int sb_import_discard_folder(struct sb_import *import, struct sandbox_error **er
     return r ? r : 1;
 }
 
-/* Starts removing the next of what a failure leaves: 1; 0: nothing is left. */
+/* Starts removing the next of what is left: 1; 0: nothing is. */
 static int discard_next(struct sb_import *import)
 {
     int r = sb_import_discard_folder(import, NULL);
@@ -229,34 +229,40 @@ static int end(struct sb_import *import, struct sandbox_error **error)
     return r;
 }
 
+/* The outcome is known. What this import unpacked for nothing goes, and what others left because of it. */
+static int wind_up(struct sb_import *import, int result, struct sandbox_error **error)
+{
+    import->result = result;
+    import->ending = 1;
+    sb_helper_clear(&import->helper);
+    import->hold = sb_close(import->hold);
+    import->discard = json_array();
+    if ((result && import->made) || sb_layers_left(import->images))
+        sb_layers_take_unused(import->images, import->discard, NULL);
+    return discard_next(import) ? 1 : end(import, error);
+}
+
 static int fail(struct sb_import *import, int code, struct sandbox_error **error)
 {
-    if (import->cancelled && code != SANDBOX_ECANCELLED) {
-        import->failure = sandbox_error_unref(import->failure);
+    if (import->cancelled)
         code = SANDBOX_ECANCELLED;
-    }
-    import->result = code;
     if (code == SANDBOX_ECANCELLED) {
         import->failure = sandbox_error_unref(import->failure);
         sb_fail(&import->failure, SB_ARGS(SANDBOX_ECANCELLED, .phase = phase_name(import->state)), "importing the image was cancelled");
     }
-    sb_helper_clear(&import->helper);
-    import->discard = json_array();
-    if (import->n_made)
-        sb_layers_take_unused(import->images, (const char(*)[SB_DIGEST_SIZE])import->made, import->n_made, import->discard, NULL);
-    return discard_next(import) ? 1 : end(import, error);
+    return wind_up(import, code, error);
 }
 
 static int step(struct sb_op *op, struct sandbox_error **error)
 {
     struct sb_import *import = (struct sb_import *)op;
-    int r = sb_helper_step(&import->helper, import->result ? NULL : &import->failure);
+    int r = sb_helper_step(&import->helper, import->ending ? NULL : &import->failure);
 
     if (r == 1) {
         show_progress(import);
         return 1;
     }
-    if (import->result)
+    if (import->ending)
         return discard_next(import) ? 1 : end(import, error);
     if (import->cancelled)
         return fail(import, SANDBOX_ECANCELLED, error);
@@ -264,7 +270,7 @@ static int step(struct sb_op *op, struct sandbox_error **error)
         r = sb_import_finished(import, &import->failure);
     if (r)
         return fail(import, r, error);
-    return import->op.image ? 0 : 1;
+    return import->op.image ? wind_up(import, 0, error) : 1;
 }
 
 static void cancel(struct sb_op *op)
@@ -272,7 +278,7 @@ static void cancel(struct sb_op *op)
     struct sb_import *import = (struct sb_import *)op;
 
     import->cancelled = 1;
-    if (!import->result && import->state != IMPORT_DISCARD)
+    if (!import->ending && import->state != IMPORT_DISCARD)
         sb_helper_stop(&import->helper);
 }
 
@@ -281,6 +287,7 @@ static void free_import(struct sb_op *op)
     struct sb_import *import = (struct sb_import *)op;
 
     sb_helper_clear(&import->helper);
+    sb_close(import->hold);
     sb_close(import->dest);
     sb_close(import->spool);
     sb_close(import->source);
@@ -289,7 +296,6 @@ static void free_import(struct sb_op *op)
     sb_oci_config_clear(&import->config);
     sb_oci_docker_clear(&import->docker);
     sb_image_record_clear(&import->record);
-    free(import->made);
     free(import->name);
     free(import->select);
     json_decref(import->discard);
@@ -395,10 +401,14 @@ int sb_image_import(struct sb_images *images, const char *source, const struct s
     import->images = images;
     import->helper = (struct sb_helper)SB_HELPER_INIT;
     import->bundle = (struct sb_bundle)SB_BUNDLE_INIT;
-    import->source = import->dest = import->spool = -1;
+    import->source = import->dest = import->spool = import->hold = -1;
     r = import->op.fd < 0 ? sb_fail_errno(error, errno, "open", "importing the image") : take_options(import, options, error);
     if (!r)
         r = open_source(import, source, error);
+    if (!r) {
+        import->hold = sb_layers_hold(images, error);
+        r = import->hold < 0 ? import->hold : 0;
+    }
     if (!r)
         r = begin(import, error);
     if (r) {

@@ -57,13 +57,14 @@ struct sb_import {
     struct sb_image_record record; /* grows while the import goes on */
     size_t layer;
     struct sb_layer unpacked; /* that layer, between unpacking and commit */
-    char (*made)[SB_DIGEST_SIZE]; /* layers that this import unpacked: removed again when it fails */
-    size_t n_made;
+    int made; /* this import unpacked a layer */
 
+    int hold;        /* sb_layers_hold() */
     json_t *discard; /* names in layers/ still to be removed */
     int cancelled;
+    int ending;      /* the outcome is known; what is left is being removed */
     int restarts;    /* because another process removed a layer meanwhile */
-    int result;      /* the failure that waits for the discarding to end */
+    int result;      /* the outcome */
     struct sandbox_error *failure;
 };
 

@@ -226,16 +226,6 @@ int sb_layers_have_size(const struct sb_images *images, int64_t size)
 
 /* ---- collecting */
 
-static int is_only(const char *layer_name, const char (*only)[SB_DIGEST_SIZE], size_t n)
-{
-    if (!only)
-        return 1;
-    for (size_t i = 0; i < n; i++)
-        if (!strncmp(layer_name, only[i] + strlen("sha256:"), 64))
-            return 1;
-    return 0;
-}
-
 /* A layer's name without the id map. */
 static void note_key(json_t *used, const struct sb_layer *layer, const char *config_digest)
 {
@@ -276,11 +266,36 @@ static int is_used(const json_t *used, const char *layer_name)
     return json_object_get(used, key) != NULL;
 }
 
-int sb_layers_take_unused(const struct sb_images *images, const char (*only)[SB_DIGEST_SIZE], size_t n, json_t *taken,
-                          struct sandbox_error **error)
+int sb_layers_hold(const struct sb_images *images, struct sandbox_error **error)
+{
+    SB_CLOSE int fd = openat(images->images, "layers.lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+    if (fd < 0 || SB_RETRY(flock(fd, LOCK_SH)) < 0) /* held exclusively for a moment only */
+        return sb_fail_errno(error, errno, "state", "locking the layers");
+    return SB_TAKE_FD(fd);
+}
+
+int sb_layers_left(const struct sb_images *images)
+{
+    return faccessat(images->images, "layers.collect", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* The mark is set before the lock is tried: an import that keeps us from it sees the mark when it ends. -1: left to it. */
+static int claim_layers(const struct sb_images *images)
+{
+    SB_CLOSE int mark = openat(images->images, "layers.collect", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    SB_CLOSE int fd = openat(images->images, "layers.lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+    if (mark < 0 || fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return -1;
+    return SB_TAKE_FD(fd);
+}
+
+int sb_layers_take_unused(const struct sb_images *images, json_t *taken, struct sandbox_error **error)
 {
     SB_JSON json_t *used = json_object();
     SB_CLOSE int lock = sb_images_lock(images, error);
+    SB_CLOSE int claim = -1;
     char name[NAME_MAX + 1];
     struct dirent *d;
     DIR *stream;
@@ -288,13 +303,17 @@ int sb_layers_take_unused(const struct sb_images *images, const char (*only)[SB_
 
     if (lock < 0)
         return lock;
+    claim = claim_layers(images);
+    if (claim < 0)
+        return 0;
+    unlinkat(images->images, "layers.collect", 0);
     if (note_used(images, used) < 0)
         return 0;
     stream = list_layers(images);
     if (!stream)
         return sb_fail_errno(error, errno, "state", "listing the layers");
     while (!r && (d = readdir(stream))) {
-        if (d->d_name[0] == '.' || !is_folder(images->layers, d->d_name) || is_used(used, d->d_name) || !is_only(d->d_name, only, n))
+        if (d->d_name[0] == '.' || !is_folder(images->layers, d->d_name) || is_used(used, d->d_name))
             continue;
         r = sb_layer_take_away(images, d->d_name, name, error);
         if (r == 1)
@@ -307,7 +326,7 @@ int sb_layers_take_unused(const struct sb_images *images, const char (*only)[SB_
 int sb_layers_collect(const struct sb_images *images, struct sandbox_error **error)
 {
     SB_JSON json_t *taken = json_array();
-    int r = sb_layers_take_unused(images, NULL, 0, taken, error);
+    int r = sb_layers_take_unused(images, taken, error);
 
     for (size_t i = 0; i < json_array_size(taken); i++) { /* without the lock: it may take long */
         int failed = remove_now(images, json_string_value(json_array_get(taken, i)), r ? NULL : error);

@@ -2,6 +2,8 @@
  * How images lie on disk, for the image*.c files only:
  *
  *   images/lock                    flock'ed for the short moments in which records or names change
+ *   images/layers.lock             flock'ed shared by every import under way, exclusively by who takes unused layers away
+ *   images/layers.collect          there when layers were left because of an import: the last import takes them away
  *   images/HEX.json                one image, by its manifest digest: its documents and its layers; flock'ed shared by who uses it
  *   images/names/NAME              the manifest digest that the name stands for
  *   layers/HEX[.MAP]/              a layer, by diff id, and by the id map where owners on disk depend on it
@@ -11,7 +13,8 @@
  *   layers/.tmp-RANDOM/            being unpacked or being removed; flock'ed by who does it
  *
  * A layer appears whole by rename. Who records an image checks under the lock that its layers are there, and who removes
- * one takes them away under the lock: so no record ever names a layer that is gone. */
+ * one takes them away under the lock: so no record ever names a layer that is gone. While an import is under way none is
+ * taken away, so that two programs, one importing and one removing, both get on. */
 #ifndef SB_ENGINE_IMAGE_STORE_H
 #define SB_ENGINE_IMAGE_STORE_H
 
@@ -58,11 +61,14 @@ int sb_layer_commit(const struct sb_images *images, const char *temporary, const
 int sb_layer_take_away(const struct sb_images *images, const char *layer_name, char name[NAME_MAX + 1], struct sandbox_error **error);
 /* Removes what nobody holds any more of unfinished or taken-away layers. */
 int sb_layers_sweep(const struct sb_images *images, struct sandbox_error **error);
-/* Takes away the layers that no image names, but only those of `only` (n of them) unless it is NULL; their names in layers/
- * are added to `taken`, for the caller to remove. Takes the lock. */
-int sb_layers_take_unused(const struct sb_images *images, const char (*only)[SB_DIGEST_SIZE], size_t n, json_t *taken,
-                          struct sandbox_error **error);
-/* The same for all, removed as well. */
+/* Keeps layers from being taken away until the descriptor is closed. */
+int sb_layers_hold(const struct sb_images *images, struct sandbox_error **error);
+/* 1 when somebody left layers to whoever ends last. */
+int sb_layers_left(const struct sb_images *images);
+/* Takes away the layers that no image names; their names in layers/ are added to `taken`, for the caller to remove. While an
+ * import is under way, none: they are left to it. Takes the lock. */
+int sb_layers_take_unused(const struct sb_images *images, json_t *taken, struct sandbox_error **error);
+/* The same, removed as well. */
 int sb_layers_collect(const struct sb_images *images, struct sandbox_error **error);
 /* Is a layer with this stream or source size there? Then hashing first may spare unpacking. */
 int sb_layers_have_size(const struct sb_images *images, int64_t size);

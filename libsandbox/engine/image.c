@@ -65,6 +65,8 @@ int sb_images_open(int root, const struct sb_idmap *map, int (*unpack_exe)(void 
         return r;
     }
     sb_layers_sweep(images, NULL); /* what can't be removed now is no reason to refuse work */
+    if (sb_layers_left(images))
+        sb_layers_collect(images, NULL);
     *ret_images = images;
     return 0;
 }

@@ -147,7 +147,7 @@ static int count_in(const char *folder)
     stream = opendir(path);
     ck_assert_ptr_nonnull(stream);
     while ((d = readdir(stream)))
-        n += strcmp(d->d_name, ".") && strcmp(d->d_name, "..") && strcmp(d->d_name, "lock") && strcmp(d->d_name, "names");
+        n += strcmp(d->d_name, ".") && strcmp(d->d_name, "..") && strcmp(d->d_name, "lock") && strcmp(d->d_name, "layers.lock") && strcmp(d->d_name, "names");
     closedir(stream);
     return n;
 }
