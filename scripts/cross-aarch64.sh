@@ -13,12 +13,12 @@ sysroot=${XDG_CACHE_HOME:-$HOME/.cache}/libsandbox/sysroot-aarch64-$key
 if [ ! -e "$sysroot" ]; then
     echo "==> extracting arm64 packages"
     mkdir -p "$(dirname "$sysroot")"
-    rm -rf "$sysroot.new"
+    rm -rf "$(dirname "$sysroot")"/sysroot-aarch64-* # of older lists of packages
     # "extract" unpacks packages and what they need, and runs nothing of them
     mmdebstrap --architectures=arm64 --variant=extract --include="$packages" "$suite" "$sysroot.new" 2>"$build.log" ||
         { tail -n 20 "$build.log" >&2; exit 1; }
     rm -f "$build.log"
-    # only what the linker needs: qemu looks for every file below the sysroot first, also for /dev/null
+    # only what the linker and the loader need
     find "$sysroot.new" -mindepth 1 -maxdepth 1 ! -name usr ! -name 'lib*' -exec rm -rf --one-file-system {} +
     find "$sysroot.new/usr" -mindepth 1 -maxdepth 1 ! -name lib ! -name include -exec rm -rf {} +
     mv "$sysroot.new" "$sysroot"
