@@ -72,7 +72,6 @@ enum sb_record_lock { SB_LOCK_NONE, SB_LOCK_SHARED_TRY, SB_LOCK_EXCLUSIVE };
 #define SB_RECORD_INIT { .dir = -1, .lock = -1 }
 void sb_record_clear(struct sb_record *record);
 void sb_record_unlock(struct sb_record *record);
-#define SB_RECORD_FRESH ".new-" /* before the id: a folder that nobody has locked yet */
 /* Makes the folder of a new id, holding its lock. */
 int sb_record_make(struct sb_engine *engine, const char *id, struct sb_record *ret, struct sandbox_error **error);
 /* Writes the record (durably for detached sandboxes). */
@@ -80,6 +79,8 @@ int sb_record_write(struct sb_record *record, struct sandbox_error **error);
 /* Opens an existing one. ENOTFOUND; EDAMAGED (dir stays open in ret then, so that it can be deleted). EXCLUSIVE: EBUSY after 5 s of waiting in steps is the
  * caller's to decide: this returns EBUSY at once. */
 int sb_record_open(struct sb_engine *engine, const char *id, enum sb_record_lock lock, struct sb_record *ret, struct sandbox_error **error);
+/* As sb_record_open() with the exclusive lock, for one that may be dead: no maker can be between making its folder and locking it. */
+int sb_record_take(struct sb_engine *engine, const char *id, struct sb_record *ret, struct sandbox_error **error);
 /* The line that names a sandbox as holder of an id range. malloc'ed. */
 char *sb_record_holder(const struct sb_engine *engine, const char *id);
 /* What all lines of this state root begin with. malloc'ed. */

@@ -176,7 +176,7 @@ static int inspect_one(struct sb_engine *engine, const char *id, json_t **ret_js
     if (r == SANDBOX_EDAMAGED) {
         struct sb_record probe = SB_RECORD_INIT;
         /* being made just now, or its maker died before the record was written? Then it is no more damaged than unborn. */
-        int busy = sb_record_open(engine, id, SB_LOCK_EXCLUSIVE, &probe, NULL) == SANDBOX_EBUSY;
+        int busy = sb_record_take(engine, id, &probe, NULL) == SANDBOX_EBUSY;
 
         sb_record_clear(&probe);
         json = busy ? NULL : damaged(id);

@@ -101,29 +101,57 @@ static int lock_folder(struct sb_record *record, enum sb_record_lock how, struct
                    "another process or call is changing this sandbox");
 }
 
+/* Makers share this lock from a folder's making until they hold the folder's own; who takes a folder for dead has it alone. */
+static int lock_all(struct sb_engine *engine, int how)
+{
+    int fd = openat(engine->sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd >= 0)
+        SB_RETRY(flock(fd, how));
+    return fd;
+}
+
+static void unlock_all(int fd)
+{
+    if (fd >= 0)
+        flock(fd, LOCK_UN); /* said, for a forked child may have a copy */
+    sb_close(fd);
+}
+
 int sb_record_make(struct sb_engine *engine, const char *id, struct sb_record *ret, struct sandbox_error **error)
 {
     struct sb_record record = SB_RECORD_INIT;
-    char fresh[sizeof SB_RECORD_FRESH + SB_ID_SIZE];
-    int r;
+    int all = lock_all(engine, LOCK_SH), r;
 
-    /* it gets its name when it is locked: an unlocked one without a record is what a repair removes */
     memcpy(record.id, id, SB_ID_SIZE);
-    snprintf(fresh, sizeof fresh, SB_RECORD_FRESH "%s", id);
-    if (mkdirat(engine->sandboxes, fresh, 0700) < 0)
-        return sb_fail_errno(error, errno, "state", "the sandbox's folder can't be made");
-    record.dir = openat(engine->sandboxes, fresh, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    r = record.dir < 0 ? sb_fail_errno(error, errno, "state", "the sandbox's folder can't be opened")
-                       : lock_folder(&record, SB_LOCK_EXCLUSIVE, error);
-    if (!r && renameat2(engine->sandboxes, fresh, engine->sandboxes, id, RENAME_NOREPLACE) < 0)
+    if (all < 0 || mkdirat(engine->sandboxes, id, 0700) < 0) {
         r = sb_fail_errno(error, errno, "state", "the sandbox's folder can't be made");
+        unlock_all(all);
+        return r;
+    }
+    record.dir = openat(engine->sandboxes, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    r = record.dir < 0 || fchmod(record.dir, 0700) < 0
+            ? sb_fail_errno(error, errno, "state", "the sandbox's folder can't be opened")
+            : lock_folder(&record, SB_LOCK_EXCLUSIVE, error);
+    unlock_all(all);
     if (r) {
         sb_record_clear(&record);
-        sb_remove_tree(engine->sandboxes, fresh);
+        sb_remove_tree(engine->sandboxes, id);
         return r;
     }
     *ret = record;
     return 0;
+}
+
+int sb_record_take(struct sb_engine *engine, const char *id, struct sb_record *ret, struct sandbox_error **error)
+{
+    int all = lock_all(engine, LOCK_EX), r;
+
+    if (all < 0)
+        return sb_fail_errno(error, errno, "state", "the sandboxes can't be locked");
+    r = sb_record_open(engine, id, SB_LOCK_EXCLUSIVE, ret, error);
+    unlock_all(all);
+    return r;
 }
 
 static int durable(const struct sb_record *record)

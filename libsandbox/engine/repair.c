@@ -96,28 +96,17 @@ static int end_init(struct sb_engine *engine, const struct sb_record *record)
     return 1;
 }
 
-/* A folder that has no name yet. Its maker needs a moment to lock and name it; whoever needs a minute is dead. */
-static void repair_fresh(struct sb_engine *engine, const char *name)
-{
-    struct stat st;
-
-    if (fstatat(engine->sandboxes, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && time(NULL) - st.st_mtim.tv_sec > 60)
-        sb_remove_tree(engine->sandboxes, name);
-}
-
 static void repair_one(struct sb_engine *engine, const char *id)
 {
     char run[SB_ID_SIZE + 16], deleting[SB_ID_SIZE + 16];
     struct sb_record record = SB_RECORD_INIT;
     int r, gone;
 
-    if (!strncmp(id, SB_RECORD_FRESH, strlen(SB_RECORD_FRESH)))
-        repair_fresh(engine, id);
     if (!sb_id_valid(id))
         return;
     snprintf(run, sizeof run, "%s/run", id);
     snprintf(deleting, sizeof deleting, "%s/deleting", id);
-    r = sb_record_open(engine, id, SB_LOCK_EXCLUSIVE, &record, NULL);
+    r = sb_record_take(engine, id, &record, NULL);
     if (r && r != SANDBOX_EDAMAGED) /* somebody's work in progress, gone, or not to be read now */
         return;
     gone = exists(engine->sandboxes, deleting) || !exists(engine->sandboxes, run) ||
