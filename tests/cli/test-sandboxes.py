@@ -200,7 +200,7 @@ def test_life_of_a_sandbox(tool):
     assert tool.good('--json', 'inspect', identity).json['state'] == 'running'
     assert tool.good('exec', '--env', 'F=2', 'web', '--', 'sh', '-c', 'echo $E$F').out == '12\n'
     text = tool.good('inspect', 'web').out
-    assert f'id: {identity}\n' in text and '\nstate: running\n' in text, text
+    assert text.startswith(f'id: {identity}\n') and '\nstate: running\n' in text, text
     tool.good('stop', '--grace', '100ms', 'web')
     assert tool.good('--json', 'ls').json[0]['state'] == 'stopped'
     tool.fails('exec', 'web', 'true')

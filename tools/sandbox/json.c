@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What people look for, before the rest in its own order. */
+static const char *const first[] = { "id", "name", "names", "digest", "state", "cause" };
+
 static void print_value(const json_t *value, int depth);
 
 /* A scalar as bare text, or NULL. {"base64": …} stands for bytes that are no UTF-8. */
@@ -29,25 +32,41 @@ static char *scalar(const json_t *value)
     return NULL;
 }
 
+static void print_member(const char *key, const json_t *value, int depth)
+{
+    TOOL_FREE char *text = scalar(value);
+
+    printf("%*s", 2 * depth, "");
+    print_safe(key);
+    putchar(':');
+    if (text) {
+        putchar(' ');
+        print_safe(*text ? text : "-");
+        putchar('\n');
+    } else {
+        print_value(value, depth + 1);
+    }
+}
+
+static int is_first(const char *key)
+{
+    for (size_t i = 0; i < TOOL_ELEMENTS(first); i++)
+        if (strcmp(key, first[i]) == 0)
+            return 1;
+    return 0;
+}
+
 static void print_object(const json_t *object, int depth)
 {
     const char *key;
     json_t *value;
 
-    json_object_foreach((json_t *)object, key, value) {
-        TOOL_FREE char *text = scalar(value);
-
-        printf("%*s", 2 * depth, "");
-        print_safe(key);
-        putchar(':');
-        if (text) {
-            putchar(' ');
-            print_safe(*text ? text : "-");
-            putchar('\n');
-        } else {
-            print_value(value, depth + 1);
-        }
-    }
+    for (size_t i = 0; depth == 0 && i < TOOL_ELEMENTS(first); i++)
+        if ((value = json_object_get(object, first[i])))
+            print_member(first[i], value, depth);
+    json_object_foreach((json_t *)object, key, value)
+        if (depth > 0 || !is_first(key))
+            print_member(key, value, depth);
 }
 
 static void print_array(const json_t *array, int depth)
