@@ -280,6 +280,12 @@ START_TEST(exec_f08)
 END_TEST
 
 /* A descendant whose main thread has ended looks like a zombie in /proc. */
+START_TEST(exec_f08_leader)
+{
+    deadline_kills("leader");
+}
+END_TEST
+
 START_TEST(exec_f08_descendants)
 {
     struct sandbox_exec *exec;
@@ -519,6 +525,7 @@ int main(void)
     tcase_add_test(tc, exec_f06);
     tcase_add_test(tc, exec_f07);
     tcase_add_test(tc, exec_f08);
+    tcase_add_test(tc, exec_f08_leader);
     tcase_add_loop_test(tc, exec_f08_descendants, 0, 2);
     tcase_add_test(tc, exec_f09);
     tcase_add_test(tc, exec_f10);
@@ -531,5 +538,5 @@ int main(void)
     tcase_add_test(tc, exec_f19);
     tcase_add_test(tc, exec_f19_communicate);
     suite_add_tcase(suite, tc);
-    return sbtest_main(suite);
+    return box_main(suite);
 }

@@ -278,5 +278,5 @@ int main(void)
     tcase_add_test(tc, library_d09_waiter);
     tcase_add_test(tc, library_d09_threads);
     suite_add_tcase(suite, tc);
-    return sbtest_main(suite);
+    return box_main(suite);
 }

@@ -79,6 +79,28 @@ static pid_t init_pid(void)
     return found;
 }
 
+START_TEST(life_f30)
+{
+    struct sandbox *sandbox = box_start(host, NULL);
+
+    for (int i = 1; i <= 5; i++) {
+        char script[128], want[16], *text;
+
+        snprintf(script, sizeof script, "echo line %d >> /var/log.txt; head -c 300000 /dev/zero > /var/blob%d", i, i);
+        free(box_sh(sandbox, NULL, script));
+        sbtest_ok(sandbox_stop(sandbox, 0, 10000, &error), &error);
+        ck_assert_int_eq(state_of(sandbox), SANDBOX_STATE_STOPPED);
+        sbtest_ok(sandbox_start(sandbox, 10000, &error), &error);
+        text = box_sh(sandbox, NULL, "wc -l < /var/log.txt; cat /var/blob* | wc -c");
+        snprintf(want, sizeof want, "%d\n%d", i, i * 300000);
+        ck_assert_str_eq(text, want);
+        free(text);
+    }
+    sbtest_ok(sandbox_delete(sandbox, 10000, &error), &error);
+    sandbox_unref(sandbox);
+}
+END_TEST
+
 START_TEST(life_f31)
 {
     struct sandbox *sandbox = box_start(host, NULL);
@@ -212,6 +234,12 @@ static void owner_killed(int lifetime)
     sandbox_unref(sandbox);
 }
 
+START_TEST(life_f33_owned)
+{
+    owner_killed(SANDBOX_LIFETIME_OWNED);
+}
+END_TEST
+
 START_TEST(life_f33_detached)
 {
     owner_killed(SANDBOX_LIFETIME_DETACHED);
@@ -270,9 +298,11 @@ int main(void)
     TCase *tc = sbtest_case("life");
 
     tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_test(tc, life_f30);
     tcase_add_test(tc, life_f31);
     tcase_add_test(tc, life_f32_failed_create);
     tcase_add_loop_test(tc, life_f32_idempotent, 0, 4);
+    tcase_add_test(tc, life_f33_owned);
     tcase_add_test(tc, life_f33_detached);
     tcase_add_test(tc, life_f33_closed_handles);
     tcase_add_test(tc, life_f35);

@@ -35,6 +35,8 @@ int probe_escape(void);
 int probe_proc(void);
 int probe_exes(int seconds); /* probe-self.c: A01 */
 
+int probe_connect(const char *name, int abstract); /* a UNIX socket by path or abstract name */
+
 /* "ok", "EPERM", "killed by SIGSYS", … */
 const char *probe_errno(int error);
 void probe_say(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -185,5 +187,21 @@ int probe_sockets(void)
     }
     call("netlink high", SYS_socket, AF_NETLINK, SOCK_RAW, (long)HIGH(9), 0, 0);
     call("raw", SYS_socket, AF_INET, SOCK_RAW, 1, 0, 0);
+    return 0;
+}
+
+int probe_connect(const char *name, int abstract)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    socklen_t size = sizeof address;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (strlen(name) >= sizeof address.sun_path - 1)
+        return 1;
+    memcpy(address.sun_path + abstract, name, strlen(name));
+    if (abstract)
+        size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+    probe_say("connect", "%s", probe_errno(connect(fd, (struct sockaddr *)&address, size) < 0 ? errno : 0));
+    close(fd);
     return 0;
 }

@@ -36,6 +36,8 @@ static int look(const char *what, const char *argument)
         { "sockets", probe_sockets }, { "mounts", probe_mounts }, { "escape", probe_escape }, { "proc", probe_proc },
     };
 
+    if (strcmp(what, "abstract") == 0 || strcmp(what, "socket") == 0)
+        return probe_connect(argument ? argument : "", *what == 'a');
     if (strcmp(what, "exes") == 0)
         return probe_exes(argument ? atoi(argument) : 3);
     for (size_t i = 0; i < sizeof probes / sizeof *probes; i++)

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,8 +60,38 @@ const char *box_root(void)
 {
     static char root[512];
 
+    if (getenv("SBTEST_STATE"))
+        return getenv("SBTEST_STATE");
     snprintf(root, sizeof root, "%s/state", sbtest_dir());
     return root;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+int box_main(Suite *suite)
+{
+    const char *tmp = getenv("TMPDIR");
+    char root[512];
+    int r;
+
+    snprintf(root, sizeof root, "%s/sbtest-state-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (!mkdtemp(root)) {
+        perror(root);
+        return 1;
+    }
+    setenv("SBTEST_STATE", root, 1);
+    r = sbtest_main(suite);
+    if (nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) != 0) {
+        perror(root);
+        return 1;
+    }
+    return r;
 }
 
 struct sandbox_host *box_host(void)

@@ -17,9 +17,12 @@ enum box_privilege {
 };
 enum box_privilege box_privilege(void);
 
-/* A host whose state root is in sbtest_dir(). */
+/* A host whose state root is in sbtest_dir(), or the suite's (box_main()). */
 struct sandbox_host *box_host(void);
 const char *box_root(void);
+/* sbtest_main() with one state root for all tests of the suite: what image "host" needs is then made once. For suites whose
+ * tests don't look into the root. */
+int box_main(Suite *suite);
 /* Image "host", /guest read-only, SBTEST_GUEST in the environment, lifetime owned. */
 struct sandbox_spec *box_spec(void);
 /* Creates and starts; consumes the spec (NULL: box_spec()). */

@@ -61,7 +61,7 @@ void oracle_scan_fds(pid_t pid, struct oracle_set *set);
 void oracle_scan_mounts(const struct oracle_processes *all, struct oracle_set *set);
 void oracle_scan_cgroups(const struct oracle_scope *scope, const struct oracle_processes *all, struct oracle_set *set);
 void oracle_scan_links(struct oracle_set *set);
-void oracle_scan_loops(struct oracle_set *set);
+void oracle_scan_loops(const struct oracle_scope *scope, struct oracle_set *set);
 void oracle_scan_fuse(const struct oracle_processes *all, struct oracle_set *set);
 void oracle_scan_files(const struct oracle_scope *scope, struct oracle_set *set);
 

@@ -159,7 +159,8 @@ void oracle_scan_links(struct oracle_set *set)
         if_freenameindex(links);
 }
 
-void oracle_scan_loops(struct oracle_set *set)
+/* Those whose file is below one of our folders: others are a neighbour's. */
+void oracle_scan_loops(const struct oracle_scope *scope, struct oracle_set *set)
 {
     DIR *dir = opendir("/sys/block");
     struct dirent *e;
@@ -176,7 +177,9 @@ void oracle_scan_loops(struct oracle_set *set)
             continue;
         if (fgets(file, sizeof file, f)) {
             file[strcspn(file, "\n")] = 0;
-            oracle_add(set, "loop", "%s %s", e->d_name, file);
+            for (size_t i = 0; i < scope->n_roots; i++)
+                if (strncmp(file, scope->roots[i], strlen(scope->roots[i])) == 0)
+                    oracle_add(set, "loop", "%s %s", e->d_name, file);
         }
         fclose(f);
     }

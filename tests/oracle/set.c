@@ -195,7 +195,7 @@ void oracle_snapshot(const struct oracle_scope *scope, struct oracle_set *ret_se
     oracle_scan_mounts(&all, ret_set);
     oracle_scan_cgroups(scope, &all, ret_set);
     oracle_scan_links(ret_set);
-    oracle_scan_loops(ret_set);
+    oracle_scan_loops(scope, ret_set);
     oracle_scan_fuse(&all, ret_set);
     oracle_scan_files(scope, ret_set);
     if (scope->fd_pid)
