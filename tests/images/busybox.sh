@@ -58,6 +58,7 @@ if command -v umoci >/dev/null; then
     umoci config --image oci:latest --config.user 1500 --config.workingdir /home/agent --config.env FROM_IMAGE=yes
     umoci gc --layout oci >/dev/null 2>&1
     rm -rf bundle
+    chmod -R a+rX oci
     tar -C oci -cf oci.tar .
     if command -v skopeo >/dev/null; then
         skopeo --insecure-policy --tmpdir "$out" copy -q oci:oci:latest docker-archive:docker.tar:sbtest/busybox:latest
