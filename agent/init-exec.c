@@ -123,6 +123,12 @@ static void set_limits(const struct ag_exec *x)
 {
     struct rlimit processes = { x->plan->nproc_max, x->plan->nproc_max }, was, core = { 1, 1 };
 
+    /* init itself took all that the hard limit allows */
+    if (getrlimit(RLIMIT_NOFILE, &was) == 0 && was.rlim_cur != x->files) {
+        was.rlim_cur = x->files;
+        if (setrlimit(RLIMIT_NOFILE, &was) < 0)
+            give_up(SB_STEP_CAPABILITIES, errno);
+    }
     /* 1: neither a file nor a program of the machine's core_pattern gets the memory of what crashes here */
     if (setrlimit(RLIMIT_CORE, &core) < 0)
         give_up(SB_STEP_CAPABILITIES, errno);

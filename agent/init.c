@@ -61,6 +61,7 @@ static struct {
     char own_score[8]; /* oom_score_adj */
     int started;
     int daemon_state, daemon_code, daemon_signal;
+    uint64_t files; /* the caller's soft limit of open files, for commands */
     int stopping, more_to_reap;
     unsigned long execs;
     int64_t stop_until; /* 0: no bound */
@@ -329,9 +330,18 @@ static int choose_cgroup(struct slot *s, int daemon)
     return s->leaf >= 0 ? s->leaf : daemon ? SB_FD_CGROUP_DAEMON : SB_FD_CGROUP_EXEC;
 }
 
+static uint32_t count_execs(void)
+{
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < in.top; i++)
+        n += !in.slots[i].daemon && (in.slots[i].kind == RUNNING || in.slots[i].kind == STARTING || in.slots[i].kind == KILLING);
+    return n;
+}
+
 static void start(struct slot *s, const struct sb_request *q, int *fds, size_t n_fds, int daemon)
 {
-    struct ag_exec x = { .plan = in.plan, .request = q, .blob_fd = -1, .procfs = in.procfs, .daemon = daemon };
+    struct ag_exec x = { .plan = in.plan, .request = q, .blob_fd = -1, .procfs = in.procfs, .daemon = daemon, .files = in.files };
     struct clone_args args = { .exit_signal = SIGCHLD };
     size_t stdio = daemon ? 0 : 3, want = stdio + (q->flags & SB_REQUEST_BLOB_FD ? 1 : 0);
     int pipes[2], cgroup;
@@ -339,6 +349,10 @@ static void start(struct slot *s, const struct sb_request *q, int *fds, size_t n
 
     if (n_fds != want || q->argc < 1) {
         fail(s, SB_STEP_REQUEST, EINVAL);
+        return;
+    }
+    if (!daemon && count_execs() >= SB_EXECS_MAX) { /* said here: who is turned away at the door takes the sandbox for dead */
+        fail(s, SB_STEP_BUSY, EAGAIN);
         return;
     }
     if (daemon && (in.daemon_state == SB_DAEMON_STARTING || in.daemon_state == SB_DAEMON_RUNNING)) {
@@ -474,9 +488,7 @@ static void tell_status(struct slot *s)
                           .code = in.daemon_code,
                           .signal = in.daemon_signal };
 
-    for (size_t i = 0; i < in.top; i++)
-        r.execs +=
-            !in.slots[i].daemon && (in.slots[i].kind == RUNNING || in.slots[i].kind == STARTING || in.slots[i].kind == KILLING);
+    r.execs = count_execs();
     reply(s, &r, -1);
 }
 
@@ -602,8 +614,14 @@ static void on_event(const struct epoll_event *e)
 void ag_init_main(const struct sb_plan *plan, int procfs)
 {
     struct epoll_event events[32];
+    struct rlimit files;
     sigset_t children;
 
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) { /* an exec takes up to four descriptors of ours */
+        in.files = files.rlim_cur;
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
     in.plan = plan;
     in.procfs = procfs;
     if (pread(SB_FD_OOM_SCORE, in.own_score, sizeof in.own_score - 1, 0) < 0)

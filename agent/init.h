@@ -24,6 +24,7 @@ struct ag_exec {
     int fds[3];
     int status_fd, procfs;
     int daemon;
+    uint64_t files; /* the soft limit of open files that it gets */
     int pin; /* 1: the record comes with a descriptor of the cgroup namespace: as long as that is open, nobody else gets its inode, the tag */
 };
 

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -138,7 +139,7 @@ static int prepare(struct create *c, const struct sandbox_spec *spec, struct san
     struct sb_engine *engine = c->engine;
     SB_FREE char *holder = NULL;
     char id[SB_ID_SIZE];
-    int r = sb_id_new(id);
+    int r = sb_id_new(id), volumes;
 
     if (r)
         return sb_fail_errno(error, -r, "id", "no random bytes");
@@ -154,8 +155,13 @@ static int prepare(struct create *c, const struct sandbox_spec *spec, struct san
         r = sb_ids_claim(&c->record.map, holder, error);
     if (!r)
         r = fill_record(engine, spec, &c->image, &c->record, error);
+    /* whoever removes a volume looks at the records: no volume may go between the look at it and the record */
+    volumes = sb_folder_lock(engine->volumes, LOCK_SH);
+    if (!r)
+        r = check_mounts(engine, spec, error);
     if (!r)
         r = sb_record_write(&c->record, error);
+    sb_folder_unlock(volumes);
     sb_image_ref_clear(&c->image);
     if (!r && spec->name)
         r = sb_name_claim(engine, spec->name, id, error);

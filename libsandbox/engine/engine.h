@@ -92,8 +92,10 @@ int sb_record_write_run(struct sb_record *record, const char *state, const struc
 /* 1 and the id of a sandbox whose record is wanted(). */
 int sb_engine_find(struct sb_engine *engine, int (*wanted)(const struct sb_record *record, const char *what), const char *what, char id[SB_ID_SIZE]);
 int sb_record_uses_image(const struct sb_record *record, const char *digest);
-int sb_names_lock(struct sb_engine *engine); /* a descriptor, or -1 */
-void sb_names_unlock(int fd);
+/* flock(2) of a folder of the state root, by a description of its own, so that threads exclude each other, too: a descriptor, or -1. Who looks at
+ * what is in it and then acts on what he saw must be alone. */
+int sb_folder_lock(int folder, int how);
+void sb_folder_unlock(int fd);
 /* Name claims: EEXISTS. */
 int sb_name_claim(struct sb_engine *engine, const char *name, const char *id, struct sandbox_error **error);
 void sb_name_release(struct sb_engine *engine, const char *name, const char *id);

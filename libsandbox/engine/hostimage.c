@@ -57,6 +57,14 @@ static const char *const etc[] = {
     "xattr.conf",
 };
 static const char *const ssl[] = { "certs", "openssl.cnf" };
+/* Looked at besides the entries themselves: a folder tells what was added and removed right in it, these files what is trusted. */
+static const char *const watched[] = {
+    "ssl/certs",
+    "ssl/certs/ca-certificates.crt",
+    "ssl/openssl.cnf",
+    "pki/tls/certs/ca-bundle.crt",
+    "pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+};
 
 static const struct {
     const char *path;
@@ -240,6 +248,8 @@ int sb_hostimage_layer(struct sb_engine *engine, char **ret_layer, struct sandbo
     mix(&hash, &version, sizeof version);
     for (size_t i = 0; i < SB_ELEMENTS(etc) && real_etc >= 0; i++)
         mix_file(&hash, real_etc, etc[i]);
+    for (size_t i = 0; i < SB_ELEMENTS(watched) && real_etc >= 0; i++)
+        mix_file(&hash, real_etc, watched[i]);
     for (size_t i = 0; i < SB_ELEMENTS(program_folders); i++)
         mix(&hash, is_link(program_folders[i]) ? "l" : "d", 1);
     snprintf(name, sizeof name, "%016llx", (unsigned long long)hash);

@@ -101,39 +101,39 @@ static int lock_folder(struct sb_record *record, enum sb_record_lock how, struct
                    "another process or call is changing this sandbox");
 }
 
-/* Makers share this lock from a folder's making until they hold the folder's own; who takes a folder for dead has it alone. */
-static int lock_all(struct sb_engine *engine, int how)
+int sb_folder_lock(int folder, int how)
 {
-    int fd = openat(engine->sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     if (fd >= 0)
         SB_RETRY(flock(fd, how));
     return fd;
 }
 
-static void unlock_all(int fd)
+void sb_folder_unlock(int fd)
 {
     if (fd >= 0)
-        flock(fd, LOCK_UN); /* said, for a forked child may have a copy */
+        flock(fd, LOCK_UN); /* said, not just closed: a forked child of the host program may have a copy */
     sb_close(fd);
 }
 
+/* Makers share the lock of sandboxes/ from a folder's making until they hold the folder's own; who takes a folder for dead has it alone. */
 int sb_record_make(struct sb_engine *engine, const char *id, struct sb_record *ret, struct sandbox_error **error)
 {
     struct sb_record record = SB_RECORD_INIT;
-    int all = lock_all(engine, LOCK_SH), r;
+    int all = sb_folder_lock(engine->sandboxes, LOCK_SH), r;
 
     memcpy(record.id, id, SB_ID_SIZE);
     if (all < 0 || mkdirat(engine->sandboxes, id, 0700) < 0) {
         r = sb_fail_errno(error, errno, "state", "the sandbox's folder can't be made");
-        unlock_all(all);
+        sb_folder_unlock(all);
         return r;
     }
     record.dir = openat(engine->sandboxes, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     r = record.dir < 0 || fchmod(record.dir, 0700) < 0
             ? sb_fail_errno(error, errno, "state", "the sandbox's folder can't be opened")
             : lock_folder(&record, SB_LOCK_EXCLUSIVE, error);
-    unlock_all(all);
+    sb_folder_unlock(all);
     if (r) {
         sb_record_clear(&record);
         sb_remove_tree(engine->sandboxes, id);
@@ -145,12 +145,12 @@ int sb_record_make(struct sb_engine *engine, const char *id, struct sb_record *r
 
 int sb_record_take(struct sb_engine *engine, const char *id, struct sb_record *ret, struct sandbox_error **error)
 {
-    int all = lock_all(engine, LOCK_EX), r;
+    int all = sb_folder_lock(engine->sandboxes, LOCK_EX), r;
 
     if (all < 0)
         return sb_fail_errno(error, errno, "state", "the sandboxes can't be locked");
     r = sb_record_open(engine, id, SB_LOCK_EXCLUSIVE, ret, error);
-    unlock_all(all);
+    sb_folder_unlock(all);
     return r;
 }
 
@@ -258,29 +258,11 @@ int sb_record_write_run(struct sb_record *record, const char *state, const struc
     return write_document(record->dir, "run", json, durable(record), error);
 }
 
-/* Who looks at a claim and then acts on what he saw must be alone: another might have been made in between. A new description each time: threads
- * exclude each other, too. Released by sb_names_unlock(), since a forked child may have a copy. */
-int sb_names_lock(struct sb_engine *engine)
-{
-    int fd = openat(engine->names, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    if (fd >= 0)
-        SB_RETRY(flock(fd, LOCK_EX));
-    return fd;
-}
-
-void sb_names_unlock(int fd)
-{
-    if (fd >= 0)
-        flock(fd, LOCK_UN);
-    sb_close(fd);
-}
-
 int sb_name_claim(struct sb_engine *engine, const char *name, const char *id, struct sandbox_error **error)
 {
-    int lock = sb_names_lock(engine), r = lock < 0 || symlinkat(id, engine->names, name) < 0 ? -errno : 0;
+    int lock = sb_folder_lock(engine->names, LOCK_EX), r = lock < 0 || symlinkat(id, engine->names, name) < 0 ? -errno : 0;
 
-    sb_names_unlock(lock);
+    sb_folder_unlock(lock);
     if (!r)
         return 0;
     if (r == -EEXIST)
@@ -293,13 +275,13 @@ int sb_name_claim(struct sb_engine *engine, const char *name, const char *id, st
 
 void sb_name_release(struct sb_engine *engine, const char *name, const char *id)
 {
-    int lock = sb_names_lock(engine);
+    int lock = sb_folder_lock(engine->names, LOCK_EX);
     char target[SB_ID_SIZE + 1];
     ssize_t n = readlinkat(engine->names, name, target, sizeof target);
 
     if (n == SB_ID_SIZE - 1 && !memcmp(target, id, SB_ID_SIZE - 1))
         unlinkat(engine->names, name, 0);
-    sb_names_unlock(lock);
+    sb_folder_unlock(lock);
 }
 
 int sb_record_uses_image(const struct sb_record *record, const char *digest)

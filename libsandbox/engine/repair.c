@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -159,18 +160,33 @@ static int range_is_stale(void *data, const char *holder)
     return sb_id_valid(id) && !exists(engine->sandboxes, id) && !exists(engine->trash, id);
 }
 
+/* What a killed maker of image host's layer left. A living one needs less than a minute. */
+static void repair_skeleton(struct sb_engine *engine, const char *name)
+{
+    SB_CLOSE int skeletons = sb_open_dir(engine->root, "skeletons", 0700);
+    struct stat st;
+
+    if (skeletons >= 0 && !strncmp(name, "tmp-", 4) && fstatat(skeletons, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        time(NULL) - st.st_ctim.tv_sec > 60)
+        sb_remove_tree(skeletons, name);
+}
+
 int sb_repair(struct sb_engine *engine, struct sandbox_error **error)
 {
     SB_FREE char *prefix = engine->map.privilege == SB_PRIVILEGE_ROOT ? sb_record_holder_prefix(engine) : NULL;
+    SB_CLOSE int skeletons = -1;
     int names;
 
     (void)error;
     each_entry(engine, engine->sandboxes, repair_one);
     each_entry(engine, engine->trash, empty_trash);
-    names = sb_names_lock(engine);
+    skeletons = openat(engine->root, "skeletons", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (skeletons >= 0)
+        each_entry(engine, skeletons, repair_skeleton);
+    names = sb_folder_lock(engine->names, LOCK_EX);
     if (names >= 0)
         each_entry(engine, engine->names, repair_name);
-    sb_names_unlock(names);
+    sb_folder_unlock(names);
     if (prefix)
         sb_ids_sweep(prefix, range_is_stale, engine);
     return 0;

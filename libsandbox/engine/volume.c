@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -106,19 +107,23 @@ int sb_engine_volume_remove(struct sb_driver *driver, const char *name, struct s
 {
     struct sb_engine *engine = (struct sb_engine *)driver;
     char user[SB_ID_SIZE], trash[SB_ID_SIZE];
-    int r = check_name(name, error);
+    int r = check_name(name, error), lock, used;
 
     if (r)
         return r;
-    if (sb_engine_find(engine, uses_volume, name, user))
-        return sb_fail(error, SB_ARGS(SANDBOX_EBUSY, .sys_errno = EBUSY, .field = "name", .hint = "delete that sandbox first"),
-                       "sandbox %.12s uses the volume %s", user, name);
     r = sb_id_new(trash);
     if (r)
         return sb_fail_errno(error, -r, "volume", "no random bytes");
-    if (renameat(engine->volumes, name, engine->trash, trash) < 0)
-        return sb_fail(error, SB_ARGS(errno == ENOENT ? SANDBOX_ENOTFOUND : SANDBOX_EIO, .sys_errno = errno, .field = "name"),
-                       errno == ENOENT ? "there is no volume %s" : "the volume %s can't be removed", name);
+    lock = sb_folder_lock(engine->volumes, LOCK_EX);
+    used = sb_engine_find(engine, uses_volume, name, user);
+    r = used || renameat(engine->volumes, name, engine->trash, trash) == 0 ? 0 : errno;
+    sb_folder_unlock(lock);
+    if (used)
+        return sb_fail(error, SB_ARGS(SANDBOX_EBUSY, .sys_errno = EBUSY, .field = "name", .hint = "delete that sandbox first"),
+                       "sandbox %.12s uses the volume %s", user, name);
+    if (r)
+        return sb_fail(error, SB_ARGS(r == ENOENT ? SANDBOX_ENOTFOUND : SANDBOX_EIO, .sys_errno = r, .field = "name"),
+                       r == ENOENT ? "there is no volume %s" : "the volume %s can't be removed", name);
     r = sb_remove_tree(engine->trash, trash);
     return r ? sb_fail_errno(error, -r, "volume", "parts of the volume's data can't be removed; the next open tries again") : 0;
 }
