@@ -39,7 +39,8 @@ struct slot {
     enum slot_kind kind;
     int fd;        /* the connection; -1: its peer is gone */
     int status_fd; /* starting */
-    int dial_fd;
+    int dial_fd, family;
+    uint16_t port;
     int leaf; /* its own cgroup, -1: none */
     int pin;  /* its cgroup namespace, with a deadline; -1: none */
     char leaf_name[AG_LEAF_NAME];
@@ -190,7 +191,7 @@ static void on_deadline(struct slot *s)
     case DIALING:
         fail(s, SB_STEP_DIAL, ETIMEDOUT);
         s->dial_fd = forget(s->dial_fd);
-        s->kind = IDLE;
+        s->kind = s->fd >= 0 ? IDLE : FREE;
         s->until = 0;
         break;
     default:
@@ -403,6 +404,31 @@ static void start(struct slot *s, const struct sb_request *q, int *fds, size_t n
     watch(s->status_fd, ON_STATUS, (size_t)(s - in.slots), EPOLLIN);
 }
 
+static void end_dial(struct slot *s)
+{
+    s->dial_fd = forget(s->dial_fd);
+    s->kind = s->fd >= 0 ? IDLE : FREE;
+    s->until = 0;
+}
+
+static void on_dialed(struct slot *s);
+
+static void begin_dial(struct slot *s)
+{
+    int connected;
+
+    s->dial_fd = ag_dial(s->port, &s->family, &connected);
+    if (s->dial_fd < 0) {
+        fail(s, SB_STEP_DIAL, -s->dial_fd);
+        s->dial_fd = -1;
+        end_dial(s);
+    } else if (connected) {
+        on_dialed(s);
+    } else {
+        watch(s->dial_fd, ON_DIAL, (size_t)(s - in.slots), EPOLLOUT);
+    }
+}
+
 static void on_dialed(struct slot *s)
 {
     struct sb_reply r = { .type = SB_REPLY_DIALED };
@@ -413,37 +439,32 @@ static void on_dialed(struct slot *s)
         return;
     if (getsockopt(s->dial_fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0)
         error = errno;
+    if (error == ECONNREFUSED && s->family == AF_INET) {
+        s->dial_fd = forget(s->dial_fd);
+        s->family = AF_INET6;
+        begin_dial(s);
+        return;
+    }
     if (error) {
         fail(s, SB_STEP_DIAL, error);
     } else {
         fcntl(s->dial_fd, F_SETFL, 0); /* the caller's descriptor is blocking */
         reply(s, &r, s->dial_fd);
     }
-    s->dial_fd = forget(s->dial_fd);
-    s->kind = s->fd >= 0 ? IDLE : FREE;
-    s->until = 0;
+    end_dial(s);
 }
 
 static void dial(struct slot *s, const struct sb_request *q)
 {
-    int connected;
-
     if (q->port < 1 || q->port > 65535) {
         fail(s, SB_STEP_REQUEST, EINVAL);
         return;
     }
-    s->dial_fd = ag_dial((uint16_t)q->port, &connected);
-    if (s->dial_fd < 0) {
-        fail(s, SB_STEP_DIAL, -s->dial_fd);
-        s->dial_fd = -1;
-        return;
-    }
     s->kind = DIALING;
+    s->port = (uint16_t)q->port;
+    s->family = AF_INET;
     s->until = q->timeout_ms > 0 ? after(q->timeout_ms) : 0;
-    if (connected)
-        on_dialed(s);
-    else
-        watch(s->dial_fd, ON_DIAL, (size_t)(s - in.slots), EPOLLOUT);
+    begin_dial(s);
 }
 
 static struct slot *daemon_slot(void)

@@ -43,8 +43,9 @@ int ag_leaf_make(unsigned long number, char name[AG_LEAF_NAME]);
 int ag_leaf_kill(int leaf);
 void ag_leaf_remove(const char *name);
 
-/* init-dial.c: a non-blocking socket that is connected or connecting, or -errno. */
-int ag_dial(uint16_t port, int *ret_connected);
+/* init-dial.c: a non-blocking socket that is connected or connecting, or -errno. AF_INET is tried first where *family says so, and becomes
+ * AF_INET6 when that is refused at once. */
+int ag_dial(uint16_t port, int *family, int *ret_connected);
 
 /* init-user.c: "UID[:GID]" or names of the root's own /etc/passwd and /etc/group. 0 or -errno (ENOENT: no such name). */
 int ag_resolve_user(const char *user, uid_t *ret_uid, gid_t *ret_gid);

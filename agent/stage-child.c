@@ -80,12 +80,27 @@ static void park_layers(struct ag_stage *s)
     }
 }
 
+/* The overlay works in the upper with the rights that its mounter has now. A file system's reserved blocks are not for sandboxes: on a full
+ * disk the state's own writes still need them. */
+static void leave_reserves(void)
+{
+    struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+    struct __user_cap_data_struct data[2];
+
+    if (syscall(SYS_capget, &header, data) < 0)
+        ag_die("overlay", errno, "the capabilities can't be read");
+    data[0].effective &= ~(1u << CAP_SYS_RESOURCE);
+    if (syscall(SYS_capset, &header, data) < 0)
+        ag_die("overlay", errno, "the capabilities can't be set");
+}
+
 static int mount_root(const struct ag_stage *s)
 {
     char options[4096];
     size_t n;
     int root;
 
+    leave_reserves();
     if (chdir(s->park) < 0) /* relative names keep 128 layers within one page of options */
         ag_die("overlay", errno, "the park can't be entered");
     n = (size_t)snprintf(options, sizeof options, "userxattr,%supperdir=rw/upper,workdir=rw/work,lowerdir=",

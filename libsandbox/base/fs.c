@@ -210,7 +210,7 @@ static int open_doomed(int dir, const char *name)
     int fd = open_how(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, resolve);
     struct stat st;
 
-    if (fd == -EACCES && fchmodat(dir, name, 0700, 0) == 0)
+    if (fd == -EACCES && fchmodat(dir, name, 0700, AT_SYMLINK_NOFOLLOW) == 0)
         fd = open_how(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, resolve);
     if (fd >= 0 && fstat(fd, &st) == 0 && (st.st_mode & 0700) != 0700)
         fchmod(fd, 0700);
@@ -223,7 +223,7 @@ static int move_up(struct removal *rm, int dir, const char *name)
     char to[64];
 
     snprintf(to, sizeof to, "%s.%lu", rm->prefix, rm->counter++);
-    if (renameat(dir, name, rm->top, to) < 0 && (fchmodat(dir, name, 0700, 0) < 0 || renameat(dir, name, rm->top, to) < 0))
+    if (renameat(dir, name, rm->top, to) < 0 && (fchmodat(dir, name, 0700, AT_SYMLINK_NOFOLLOW) < 0 || renameat(dir, name, rm->top, to) < 0))
         return -errno;
     return 0;
 }

@@ -39,4 +39,7 @@ int sb_cgroups_kill(const json_t *folders, const char *id);
  * again for up to 500 ms. Only paths that end in /libsandbox/ID[/leaf] are touched. 0 or -errno. */
 int sb_cgroups_remove(const json_t *folders, const char *id);
 
+/* How often the kernel killed for want of memory in a sandbox's groups; 0 where none tells. */
+int64_t sb_cgroups_oom_kills(const json_t *folders, const char *id);
+
 #endif

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -20,7 +21,9 @@ struct local_exec {
     pthread_mutex_t lock;
     int ended;
     struct sandbox_exec_result result;
-    struct sb_reply attested;
+    char id[SB_ID_SIZE];
+    json_t *cgroups;   /* with a memory limit: to tell who was killed for want of memory */
+    int64_t oom_kills; /* when it started */
 };
 
 static void take_end(struct local_exec *x, const struct sb_reply *reply)
@@ -36,6 +39,9 @@ static void take_end(struct local_exec *x, const struct sb_reply *reply)
     x->result.user_us = reply->user_us;
     x->result.system_us = reply->system_us;
     x->result.max_rss = reply->max_rss;
+    if (x->result.kind == SANDBOX_EXEC_SIGNALLED && x->result.signal == SIGKILL && x->cgroups &&
+        sb_cgroups_oom_kills(x->cgroups, x->id) > x->oom_kills)
+        x->result.kind = SANDBOX_EXEC_OOM;
 }
 
 static int collect(struct sb_exec *exec, struct sandbox_exec_result *ret_result, struct sandbox_error **error)
@@ -84,6 +90,7 @@ static void free_exec(struct sb_exec *exec)
 
     pthread_mutex_destroy(&x->lock);
     sb_close(exec->fd);
+    json_decref(x->cgroups);
     free(x);
 }
 
@@ -118,41 +125,54 @@ static int send_exec(const struct sb_record *record, int link, const struct sb_e
     return r;
 }
 
-int sb_engine_exec(struct sb_driver *driver, const char *id, const struct sb_exec_request *request, struct sb_exec **ret_exec,
-                   struct sandbox_error **error)
+/* Sends the command and waits until it was executed, or why not. */
+static int start_exec(struct sb_engine *engine, const char *id, const struct sb_exec_request *request, struct local_exec *x,
+                      struct sandbox_error **error)
 {
-    struct sb_engine *engine = (struct sb_engine *)driver;
     SB_FREE char *user = NULL, *workdir = NULL;
     struct sb_record record = SB_RECORD_INIT;
     struct sb_reply reply;
-    struct local_exec *x;
-    SB_CLOSE int link = -1;
     int r = sb_record_open(engine, id, SB_LOCK_NONE, &record, error);
 
     if (!r)
-        r = sb_link_open(engine, id, &link, error);
+        r = sb_link_open(engine, id, &x->exec.fd, error);
+    if (!r && record.spec->memory_max) {
+        memcpy(x->id, id, SB_ID_SIZE);
+        x->cgroups = json_incref(json_object_get(record.json, "cgroups"));
+        x->oom_kills = sb_cgroups_oom_kills(x->cgroups, id);
+    }
     if (!r) {
         user = request->user ? strdup(request->user) : sb_default_user(&record);
         workdir = request->workdir ? strdup(request->workdir) : sb_default_workdir(&record);
-        r = user && workdir ? send_exec(&record, link, request, user, workdir, error)
+        r = user && workdir ? send_exec(&record, x->exec.fd, request, user, workdir, error)
                             : sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
     }
     sb_record_clear(&record);
     if (!r)
-        r = sb_link_await(link, driver->close_fd, START_MS, &reply, NULL, error);
+        r = sb_link_await(x->exec.fd, engine->driver.close_fd, START_MS, &reply, NULL, error);
     if (!r && reply.type == SB_REPLY_FAILED)
-        r = sb_link_start_error(&reply, request->argv[0], user, workdir, error);
-    else if (!r && reply.type != SB_REPLY_STARTED)
-        r = sb_fail(error, SB_ARGS(SANDBOX_EPROTOCOL, .phase = "reply"), "the sandbox's init gave a wrong answer");
-    if (r)
-        return r;
-    x = calloc(1, sizeof *x);
+        return sb_link_start_error(&reply, request->argv[0], user, workdir, error);
+    if (!r && reply.type != SB_REPLY_STARTED)
+        return sb_fail(error, SB_ARGS(SANDBOX_EPROTOCOL, .phase = "reply"), "the sandbox's init gave a wrong answer");
+    return r;
+}
+
+int sb_engine_exec(struct sb_driver *driver, const char *id, const struct sb_exec_request *request, struct sb_exec **ret_exec,
+                   struct sandbox_error **error)
+{
+    struct local_exec *x = calloc(1, sizeof *x);
+    int r;
+
     if (!x)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
     pthread_mutex_init(&x->lock, NULL);
     x->exec.ops = &exec_ops;
-    x->exec.fd = SB_TAKE_FD(link);
-    x->attested = reply;
+    x->exec.fd = -1;
+    r = start_exec((struct sb_engine *)driver, id, request, x, error);
+    if (r) {
+        free_exec(&x->exec);
+        return r;
+    }
     *ret_exec = &x->exec;
     return 0;
 }

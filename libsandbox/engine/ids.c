@@ -302,3 +302,10 @@ void sb_ids_sweep(const char *prefix, int (*gone)(void *data, const char *holder
     }
     closedir(stream);
 }
+
+int sb_ids_are_range(const struct sb_idmap *map)
+{
+    return map->uid_start == map->gid_start && map->count == SB_RANGE_COUNT &&
+           map->uid_start >= SB_RANGE_FIRST + SB_RANGE_COUNT && map->uid_start <= SB_RANGE_LAST - SB_RANGE_COUNT + 1 &&
+           (map->uid_start - SB_RANGE_FIRST) % SB_RANGE_COUNT == 0;
+}

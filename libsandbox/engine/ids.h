@@ -23,4 +23,7 @@ void sb_ids_release(const struct sb_idmap *map, const char *holder);
 /* Calls `gone` with each holder on this machine that begins with `prefix`; releases the claim when it returns 1. */
 void sb_ids_sweep(const char *prefix, int (*gone)(void *data, const char *holder), void *data);
 
+/* 1 when it is one whole block of the pool. */
+int sb_ids_are_range(const struct sb_idmap *map);
+
 #endif

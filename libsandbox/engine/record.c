@@ -165,8 +165,16 @@ int sb_record_write(struct sb_record *record, struct sandbox_error **error)
     return write_document(record->dir, "record", record->json, durable(record), error);
 }
 
+/* A folder of the image store or a skeleton, and no way out of it. */
+static int is_layer(const char *path)
+{
+    return path && (!strncmp(path, "layers/", 7) || !strncmp(path, "skeletons/", 10)) && !strstr(path, "..");
+}
+
 static int interpret(struct sb_record *record, struct sandbox_error **error)
 {
+    const json_t *spec = json_object_get(record->json, "spec"), *layers = json_object_get(record->json, "layers"), *layer;
+    size_t i;
     const json_t *map = json_object_get(record->json, "map");
     const char *id = sb_json_str(record->json, "id");
 
@@ -180,9 +188,17 @@ static int interpret(struct sb_record *record, struct sandbox_error **error)
         .gid_start = (uint32_t)sb_json_int(map, "gid_start", 0),
         .count = (uint32_t)sb_json_int(map, "count", 0),
     };
-    if (record->map.privilege > SB_PRIVILEGE_SINGLE || !record->map.count)
+    if (record->map.privilege > SB_PRIVILEGE_SINGLE || !record->map.count ||
+        (record->map.privilege == SB_PRIVILEGE_ROOT && !sb_ids_are_range(&record->map))) /* never the machine's own ids */
         return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state"), "the record's id map does not verify");
-    return sb_spec_from_json(json_object_get(record->json, "spec"), &record->spec, error);
+    json_array_foreach(layers, i, layer)
+    {
+        if (!is_layer(json_string_value(layer)))
+            return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state"), "the record's layers do not verify");
+    }
+    if (!i || !sb_json_str(spec, "lifetime") || !sb_json_str(spec, "image")) /* what decides over deletion must be there */
+        return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state"), "the record is not whole");
+    return sb_spec_from_json(spec, &record->spec, error);
 }
 
 int sb_record_open(struct sb_engine *engine, const char *id, enum sb_record_lock lock, struct sb_record *ret,
