@@ -25,7 +25,8 @@ static AG_NORETURN void make_network(const struct ag_stage *s, int socket_fd)
 
     if (unshare(CLONE_NEWNET) < 0)
         ag_die("network", errno,
-               errno == ENOSPC ? "no more network namespaces: a limit in /proc/sys/user is reached" : "no network namespace");
+               errno == ENOSPC ? "no more network namespaces: a limit in /proc/sys/user is reached"
+                               : "this process may not make a network namespace");
     fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0)
         ag_die("network", errno, "the loopback can't be set up");

@@ -223,6 +223,11 @@ static const char *hint_for(const struct sb_control *m)
         return "allow user namespaces: see kernel.unprivileged_userns_clone, user.max_user_namespaces, "
                "kernel.apparmor_restrict_unprivileged_userns, "
                "or a container's seccomp profile";
+    if (m->sys_errno == EPERM && (!strcmp(m->phase, "network") || !strcmp(m->phase, "clone") || !strcmp(m->phase, "mounts") ||
+                                  !strcmp(m->phase, "mount-namespace")))
+        return "root needs CAP_SYS_ADMIN here: give it to the container (with its seccomp profile), or run as an ordinary user";
+    if (m->sys_errno == ENOSPC && !strcmp(m->phase, "network"))
+        return "raise user.max_net_namespaces, or delete sandboxes";
     if (!strcmp(m->phase, "overlay"))
         return "put the state root on ext4, xfs, btrfs or tmpfs";
     if (!strcmp(m->phase, "dev") && strstr(m->detail, "fuse"))

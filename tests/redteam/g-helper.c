@@ -154,6 +154,8 @@ START_TEST(helper_is_killed)
 
         ck_assert_int_eq(kill(helper, ways[i].signal), 0);
         expect_failed(op, SANDBOX_EIO, ways[i].word);
+        for (int64_t deadline = sb_now_ms() + 5000; lives(worker) && sb_now_ms() < deadline;) /* the kernel tells it when its parent dies */
+            usleep(1000);
         ck_assert_msg(!lives(worker), "the worker outlives its helper");
     }
 }
