@@ -162,6 +162,20 @@ static void await(const char *state)
     ck_assert_int_eq(daemon_state(state), 1);
 }
 
+/* A file inside, with something in it. */
+static void await_file(const char *path)
+{
+    char script[128];
+
+    snprintf(script, sizeof script, "test -s %s", path);
+    for (int i = 0; i < 250; i++) {
+        if (box_code(sandbox, NULL, script) == 0)
+            return;
+        usleep(20000);
+    }
+    ck_abort_msg("%s did not come", path);
+}
+
 static void with_daemon(const char *script)
 {
     struct sandbox_spec *spec = box_spec();
@@ -178,9 +192,9 @@ START_TEST(daemon_runs)
     with_daemon("trap 'echo term > /var/end; exit 5' TERM; trap 'echo usr1 > /var/got' USR1; id -u > /var/id; while :; do sleep 0.05; done");
     sbtest_ok(sandbox_start(sandbox, 10000, &error), &error);
     await("running");
+    await_file("/var/id"); /* its traps are set */
     sbtest_ok(sandbox_kill(sandbox, SIGUSR1, &error), &error);
-    for (int i = 0; i < 100 && box_code(sandbox, NULL, "test -s /var/got"); i++)
-        usleep(20000);
+    await_file("/var/got");
     text = box_sh(sandbox, NULL, "cat /var/id /var/got");
     ck_assert_str_eq(text, "0\nusr1");
     free(text);
@@ -202,9 +216,9 @@ START_TEST(daemon_deaf)
 {
     long begun;
 
-    with_daemon("trap '' TERM; while :; do sleep 0.05; done");
+    with_daemon("trap '' TERM; echo > /var/deaf; while :; do sleep 0.05; done");
     sbtest_ok(sandbox_start(sandbox, 10000, &error), &error);
-    await("running");
+    await_file("/var/deaf");
     begun = box_now();
     sbtest_ok(sandbox_stop(sandbox, 400, 10000, &error), &error);
     ck_assert_int_ge(box_now() - begun, 390);
@@ -466,7 +480,7 @@ START_TEST(limit_memory)
     }
     sandbox = box_start(host, spec);
     box_run(sandbox, &options, NULL, 0, &run, BOX_ARGV("/guest/bombs", "mem"));
-    ck_assert(run.result.kind == SANDBOX_EXEC_OOM || run.result.signal == SIGKILL);
+    ck_assert_int_eq(run.result.kind, SANDBOX_EXEC_OOM);
     ck_assert_int_eq(run.result.code, -1);
     box_clear(&run);
     ck_assert_int_eq(box_code(sandbox, NULL, "exit 0"), 0);
@@ -523,7 +537,7 @@ int main(void)
     tcase_add_test(tc, daemon_deaf);
     tcase_add_test(tc, daemon_ends);
     tcase_add_test(tc, daemon_not_there);
-    tcase_add_loop_test(tc, dial_echo, 0, 1);
+    tcase_add_loop_test(tc, dial_echo, 0, 2);
     tcase_add_test(tc, dial_nobody);
     tcase_add_test(tc, network_none);
     tcase_add_test(tc, mount_bind);
