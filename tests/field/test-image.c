@@ -133,11 +133,12 @@ START_TEST(image_f53)
 {
     struct sandbox_host_options options = SANDBOX_HOST_OPTIONS_INIT;
     struct sandbox_host *other = NULL;
-    struct sandbox_spec *spec = box_spec();
+    struct sandbox_spec *spec;
     char low[600], up[600], work[600], on[600], root[700], how[2000];
 
     if (geteuid() != 0)
         sbtest_skip("only root can mount an overlay to stand on");
+    spec = box_spec();
     snprintf(low, sizeof low, "%s/low", sbtest_dir());
     snprintf(up, sizeof up, "%s/up", sbtest_dir());
     snprintf(work, sizeof work, "%s/work", sbtest_dir());
