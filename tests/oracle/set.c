@@ -113,6 +113,10 @@ static size_t differences(const struct oracle_set *a, const struct oracle_set *b
             j++;
             continue;
         }
+        if (c < 0 && strncmp(a->lines[i], "fuse\t", 5) == 0) { /* one that nobody's namespace shows, a neighbour's on its way out: no leak */
+            i++;
+            continue;
+        }
         n++;
         if (c < 0)
             each('-', a->lines[i++], arg);
@@ -149,7 +153,8 @@ size_t oracle_diff(const struct oracle_set *before, const struct oracle_set *aft
 
 static void longest(char sign, const char *line, void *ret_ms)
 {
-    long ms = strncmp(line, "zombie\t", 7) == 0 ? 5000 : 1000;
+    /* what the machine's pid 1 has to reap takes it its time */
+    long ms = strncmp(line, "zombie\t", 7) == 0 || strncmp(line, "process\t", 8) == 0 || strncmp(line, "namespace", 9) == 0 ? 5000 : 1000;
 
     (void)sign;
     if (ms > *(long *)ret_ms)
