@@ -99,20 +99,20 @@ START_TEST(debian_fuse_overlayfs)
     sbtest_ok(sandbox_spec_add_capability(spec, "SYS_ADMIN", &error), &error);
     sbtest_ok(sandbox_spec_set_daemon(spec,
                                       BOX_ARGV("/bin/sh", "-c",
-                                               "mkdir -p /f/low /f/up /f/work /work; echo below > /f/low/file; chmod 777 /f/up; "
-                                               "exec fuse-overlayfs -f -o lowerdir=/f/low,upperdir=/f/up,workdir=/f/work,allow_other /work"),
+                                               "mkdir -p /f/low /f/up /f/work /desk; echo below > /f/low/file; chmod 777 /f/up; "
+                                               "exec fuse-overlayfs -f -o lowerdir=/f/low,upperdir=/f/up,workdir=/f/work,allow_other /desk"),
                                       &error), &error);
     sandbox = box_start(host, spec);
-    for (int i = 0; i < 250 && box_code(sandbox, NULL, "grep -q ' /work fuse' /proc/self/mounts"); i++)
+    for (int i = 0; i < 250 && box_code(sandbox, NULL, "grep -q ' /desk fuse' /proc/self/mounts"); i++)
         usleep(20000);
     text = box_sh(sandbox, "501:20",
-                  "cat /work/file; echo mine > /work/new; mkdir /work/d; mv /work/new /work/d/moved; cat /work/d/moved; "
-                  "stat -c %u:%g /work/d/moved");
+                  "cat /desk/file; echo mine > /desk/new; mkdir /desk/d; mv /desk/new /desk/d/moved; cat /desk/d/moved; "
+                  "stat -c %u:%g /desk/d/moved");
     ck_assert_str_eq(text, "below\nmine\n501:20");
     free(text);
     /* who works in it can't take it away, nor open the device */
     options.user = "501:20";
-    box_run(sandbox, &options, NULL, 0, &run, BOX_ARGV("sh", "-c", "umount /work; fusermount3 -u /work; umount -l /work; cat /dev/fuse; ls /work"));
+    box_run(sandbox, &options, NULL, 0, &run, BOX_ARGV("sh", "-c", "umount /desk; fusermount3 -u /desk; umount -l /desk; cat /dev/fuse; ls /desk"));
     ck_assert_ptr_nonnull(strstr(run.output.out, "d\nfile"));
     box_clear(&run);
     text = box_sh(sandbox, "0:0", "cat /f/up/d/moved");

@@ -373,11 +373,11 @@ START_TEST(mount_bind)
     snprintf(file, sizeof file, "%s/file", folder);
     ck_assert_int_eq(mkdir(folder, 0777) | chmod(folder, 0777), 0);
     box_write(folder, "file", "of the machine\n");
-    add(spec, SANDBOX_MOUNT_BIND, folder, "/work/deep", 0);
+    add(spec, SANDBOX_MOUNT_BIND, folder, "/desk/deep", 0);
     add(spec, SANDBOX_MOUNT_BIND, folder, "/read", SANDBOX_MOUNT_READ_ONLY);
     add(spec, SANDBOX_MOUNT_BIND, file, "/etc/one-file", SANDBOX_MOUNT_READ_ONLY);
     sandbox = box_start(host, spec);
-    text = box_sh(sandbox, NULL, "cat /work/deep/file /read/file /etc/one-file | sort -u; echo inside > /work/deep/new; cat /read/new");
+    text = box_sh(sandbox, NULL, "cat /desk/deep/file /read/file /etc/one-file | sort -u; echo inside > /desk/deep/new; cat /read/new");
     ck_assert_str_eq(text, "of the machine\ninside");
     free(text);
     ck_assert_int_ne(box_code(sandbox, "0:0", "echo x > /read/x"), 0);
@@ -387,7 +387,7 @@ START_TEST(mount_bind)
     text = box_read(file);
     ck_assert_str_eq(text, "inside\n");
     free(text);
-    text = box_sh(sandbox, NULL, "grep -E ' (/work/deep|/read|/guest) ' /proc/self/mountinfo | grep -vc 'nosuid,nodev'; :");
+    text = box_sh(sandbox, NULL, "grep -E ' (/desk/deep|/read|/guest) ' /proc/self/mountinfo | grep -vc 'nosuid,nodev'; :");
     ck_assert_str_eq(text, "0");
     free(text);
 }

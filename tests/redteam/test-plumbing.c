@@ -392,10 +392,10 @@ START_TEST(redteam_a07_source)
     ck_assert_int_eq(mkdir(work, 0777) | chmod(work, 0777), 0);
     spec = box_spec();
     mount.source = work;
-    mount.target = "/work";
+    mount.target = "/desk";
     sbtest_ok(sandbox_spec_add_mount(spec, &mount, &error), &error);
     sandbox = box_start(host, spec);
-    free(box_sh(sandbox, box_user(), "ln -s /etc /work/project"));
+    free(box_sh(sandbox, box_user(), "ln -s /etc /desk/project"));
     sbtest_ok(sandbox_delete(sandbox, 10000, &error), &error);
     sandbox = sandbox_unref(sandbox);
     spec = box_spec();
