@@ -136,8 +136,6 @@ void ag_stage_set_trees(struct ag_stage *s)
             continue;
         if (m->flags & SB_PLAN_MOUNT_READ_ONLY)
             attributes |= MOUNT_ATTR_RDONLY;
-        if (m->flags & SB_PLAN_MOUNT_NOEXEC)
-            attributes |= MOUNT_ATTR_NOEXEC;
         set_attributes(s->mounts[i], attributes, m->flags & SB_PLAN_MOUNT_IDMAP ? idmap : -1, SB_PLAN_STRING(plan, m->source));
     }
 }

@@ -68,7 +68,7 @@ struct sb_record {
     int dir;                    /* its folder; -1: none open */
     int lock;                   /* flock'ed descriptor; -1: not held */
 };
-enum sb_record_lock { SB_LOCK_NONE, SB_LOCK_SHARED_TRY, SB_LOCK_EXCLUSIVE };
+enum sb_record_lock { SB_LOCK_NONE, SB_LOCK_EXCLUSIVE };
 #define SB_RECORD_INIT { .dir = -1, .lock = -1 }
 void sb_record_clear(struct sb_record *record);
 void sb_record_unlock(struct sb_record *record);

@@ -94,7 +94,7 @@ static int lock_folder(struct sb_record *record, enum sb_record_lock how, struct
     record->lock = openat(record->dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (record->lock < 0)
         return sb_fail_errno(error, errno, "state", "the lock can't be opened");
-    if (flock(record->lock, (how == SB_LOCK_EXCLUSIVE ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0)
+    if (flock(record->lock, LOCK_EX | LOCK_NB) == 0)
         return 0;
     return sb_fail(error,
                    SB_ARGS(SANDBOX_EBUSY, .phase = "state", .retryable = 1, .hint = "try again when the other call has ended"),

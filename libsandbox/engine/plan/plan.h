@@ -61,8 +61,7 @@ enum sb_plan_mount_type { SB_PLAN_MOUNT_BIND = 0, SB_PLAN_MOUNT_TMPFS = 1 };
 enum sb_plan_mount_flags {
     SB_PLAN_MOUNT_READ_ONLY = 1 << 0,
     SB_PLAN_MOUNT_IDMAP = 1 << 1,     /* ids on disk are the ids inside (root only) */
-    SB_PLAN_MOUNT_NOEXEC = 1 << 2,
-    SB_PLAN_MOUNT_BELOW_ROOT = 1 << 3 /* source is relative to the state root, not a path of the machine */
+    SB_PLAN_MOUNT_BELOW_ROOT = 1 << 2 /* source is relative to the state root, not a path of the machine */
 };
 
 struct sb_plan_mount {
