@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * init's two halves: the loop of pid 1 (init.c) and what its forked child does until it executes (init-exec.c). */
+ * init's two halves: the loop of pid 1 (init.c, init-loop.h) and what its forked child does until it executes (init-exec.c). */
 #ifndef SB_AGENT_INIT_H
 #define SB_AGENT_INIT_H
 
 #include <errno.h>
 #include <plan.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 /* What the child writes into its status socket: one record when it is about to execute, one more if that failed. */
 struct ag_exec_status {
     uint32_t step; /* 0: about to execute; else enum sb_start_step */
     int32_t sys_errno;
-    uint64_t tag;  /* inode of its cgroup namespace, which all its descendants share and none can leave */
+    uint64_t tag; /* inode of its cgroup namespace, which all its descendants share and none can leave */
     uint64_t cap_effective, cap_permitted, cap_inheritable, cap_bounding, cap_ambient;
     uint32_t uid, gid, n_groups, no_new_privs, seccomp, reserved;
 };
@@ -42,10 +43,6 @@ int ag_kill_tagged(int procfs, uint64_t tag, int signal);
 int ag_leaf_make(unsigned long number, char name[AG_LEAF_NAME]);
 int ag_leaf_kill(int leaf);
 void ag_leaf_remove(const char *name);
-
-/* init-dial.c: a non-blocking socket that is connected or connecting, or -errno. AF_INET is tried first where *family says so, and becomes
- * AF_INET6 when that is refused at once. */
-int ag_dial(uint16_t port, int *family, int *ret_connected);
 
 /* init-user.c: "UID[:GID]" or names of the root's own /etc/passwd and /etc/group. 0 or -errno (ENOENT: no such name). */
 int ag_resolve_user(const char *user, uid_t *ret_uid, gid_t *ret_gid);

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The loop of pid 1, for its parts: init.c (connections, signals, timers), init-run.c (daemon and commands), init-dial.c, and one file
+ * for each further kind of request. Nothing here allocates or waits; a part's functions are called by the loop alone.
+ *
+ * A slot belongs to one connection, and to what was asked for on it: that may outlive the connection (fd is -1 then). */
+#ifndef SB_AGENT_INIT_LOOP_H
+#define SB_AGENT_INIT_LOOP_H
+
+#include "init.h"
+
+enum { AG_SLOTS = SB_EXECS_MAX + 64, AG_KILL_MS = 5000 };
+enum ag_slot_kind { FREE = 0, IDLE, STARTING, RUNNING, KILLING, DIALING };
+/* What an epoll event is about; the slot's index is in the lower half of its data. */
+enum ag_what { ON_CONNECTION = 0, ON_STATUS, ON_DIAL, ON_LISTEN, ON_SIGNAL, ON_OWNER };
+
+struct ag_slot {
+    enum ag_slot_kind kind;
+    int fd;        /* the connection; -1: its peer is gone */
+    int status_fd; /* starting */
+    int dial_fd, family;
+    uint16_t port;
+    int leaf; /* its own cgroup, -1: none */
+    int pin;  /* its cgroup namespace, with a deadline; -1: none */
+    char leaf_name[AG_LEAF_NAME];
+    pid_t pid; /* 0: reaped */
+    int daemon;
+    int sent_signal; /* the last signal sent by request */
+    int timed_out;
+    int64_t until; /* starting, running, killing, dialing: on sb_now_ms(); 0: no bound */
+    int64_t kill_until;
+    int64_t deadline_ms;
+    uint64_t tag;
+    struct ag_exec_status status;
+    struct sb_reply end;
+};
+
+struct ag_loop {
+    const struct sb_plan *plan;
+    int procfs, epoll, signals;
+    char own_score[8]; /* oom_score_adj */
+    int started;
+    int daemon_state, daemon_code, daemon_signal;
+    uint64_t files; /* the caller's soft limit of open files, for commands */
+    int stopping, more_to_reap;
+    unsigned long execs;
+    int64_t stop_until; /* 0: no bound */
+    size_t top;         /* slots from here on are free, and their memory untouched: a fork copies what was touched */
+    struct ag_slot slots[AG_SLOTS];
+    char buffer[sizeof(struct sb_request) + SB_REQUEST_INLINE]; /* the request that is being looked at */
+};
+extern struct ag_loop ag_loop;
+
+/* ---- init.c ---- */
+/* When `ms` are over, on sb_now_ms(); 0, no bound, for what is beyond the clock. */
+int64_t ag_after(int64_t ms);
+void ag_watch(int fd, enum ag_what what, size_t index, uint32_t events);
+/* Closes a watched descriptor, returns -1. */
+int ag_forget(int fd);
+/* Answers on the slot's connection; a peer that doesn't read loses it. fd: -1, or a descriptor that goes along. */
+void ag_reply(struct ag_slot *s, const struct sb_reply *r, int fd);
+void ag_fail(struct ag_slot *s, enum sb_start_step step, int sys_errno);
+
+/* ---- init-run.c ---- */
+/* SB_REQUEST_EXEC and SB_REQUEST_START; the descriptors stay the caller's. */
+void ag_start(struct ag_slot *s, const struct sb_request *q, int *fds, size_t n_fds, int daemon);
+/* The status socket has a record or its end. */
+void ag_on_status(struct ag_slot *s);
+void ag_on_exit_of(struct ag_slot *s, int status, const struct rusage *usage);
+/* After a deadline: nothing of the exec may live when its end is told. */
+void ag_kill_on(struct ag_slot *s);
+/* Is over: the slot stays for the connection, if that still stands. */
+void ag_settle(struct ag_slot *s);
+uint32_t ag_count_execs(void);
+struct ag_slot *ag_daemon_slot(void); /* NULL: none lives */
+/* SB_REQUEST_KILL */
+void ag_send_signal(struct ag_slot *s, const struct sb_request *q);
+
+/* ---- init-dial.c ---- */
+void ag_dial(struct ag_slot *s, const struct sb_request *q);
+void ag_on_dialed(struct ag_slot *s);
+void ag_end_dial(struct ag_slot *s);
+
+#endif

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The daemon and the commands, from a request to the end that is told. init never waits for one of them: whether it was executed is
+ * learned from a close-on-exec socket, with a deadline, and its end from SIGCHLD. */
+#include "init-loop.h"
+#include "message.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <util.h>
+
+enum { START_MS = 5000, KILL_STEP_MS = 2 };
+
+/* Kinds of ends, as in sandbox.h, which init does not include. */
+enum { EXITED = 1, SIGNALLED = 2, DEADLINE = 3, KILLED = 4 };
+
+static void drop_leaf(struct ag_slot *s)
+{
+    if (s->leaf < 0)
+        return;
+    s->leaf = sb_close(s->leaf);
+    ag_leaf_remove(s->leaf_name);
+}
+
+/* An exec is over: its slot stays for the connection, if that still stands. */
+void ag_settle(struct ag_slot *s)
+{
+    s->status_fd = ag_forget(s->status_fd);
+    s->pin = sb_close(s->pin);
+    drop_leaf(s);
+    s->kind = s->fd >= 0 ? IDLE : FREE;
+    s->pid = 0;
+    s->until = 0;
+}
+
+static void finish(struct ag_slot *s)
+{
+    if (s->daemon) {
+        ag_loop.daemon_state = SB_DAEMON_EXITED;
+        ag_loop.daemon_code = s->end.code;
+        ag_loop.daemon_signal = s->end.signal;
+    }
+    s->end.type = SB_REPLY_EXITED;
+    ag_reply(s, &s->end, -1);
+    s->fd = ag_forget(s->fd);
+    ag_settle(s);
+    if (s->daemon && ag_loop.stopping)
+        _exit(0);
+}
+
+/* After the deadline: nothing of the exec may live when its end is told. */
+void ag_kill_on(struct ag_slot *s)
+{
+    int64_t now = sb_now_ms();
+    int left = s->leaf >= 0 ? ag_leaf_kill(s->leaf) : -1;
+
+    if (s->pid > 0)
+        kill(s->pid, SIGKILL);
+    if (left != 0) { /* cgroup.kill passes over a process whose main thread has ended; kill(2) doesn't */
+        int tagged = ag_kill_tagged(ag_loop.procfs, s->tag, SIGKILL);
+
+        left = left < 0 ? tagged : left;
+    }
+    if ((left == 0 && s->pid == 0) || now >= s->kill_until) {
+        finish(s);
+        return;
+    }
+    s->until = now + KILL_STEP_MS;
+}
+
+/* The status pipe has a record or its end. */
+void ag_on_status(struct ag_slot *s)
+{
+    struct sb_reply r = { .type = SB_REPLY_STARTED };
+    struct ag_exec_status record;
+    size_t n_fds;
+    int fds[4];
+    ssize_t n;
+
+    if (s->kind != STARTING)
+        return;
+    while ((n = ag_receive(s->status_fd, &record, sizeof record, fds, &n_fds)) == (ssize_t)sizeof record) {
+        s->status = record;
+        for (size_t i = 0; i < n_fds; i++) {
+            sb_close(s->pin);
+            s->pin = fds[i];
+        }
+    }
+    if (n == -EAGAIN)
+        return;
+    s->status_fd = ag_forget(s->status_fd);
+    if (s->status.step || !s->status.tag) { /* the child says why it failed, or was killed before it could */
+        ag_fail(s, s->status.step ? s->status.step : SB_STEP_FORK, s->status.step ? s->status.sys_errno : EINTR);
+        if (s->daemon)
+            ag_loop.daemon_state = SB_DAEMON_NONE;
+        ag_settle(s);
+        return;
+    }
+    s->tag = s->status.tag;
+    r.cap_effective = s->status.cap_effective;
+    r.cap_permitted = s->status.cap_permitted;
+    r.cap_inheritable = s->status.cap_inheritable;
+    r.cap_bounding = s->status.cap_bounding;
+    r.cap_ambient = s->status.cap_ambient;
+    r.uid = s->status.uid;
+    r.gid = s->status.gid;
+    r.n_groups = s->status.n_groups;
+    r.no_new_privs = s->status.no_new_privs;
+    r.seccomp = s->status.seccomp;
+    s->kind = RUNNING;
+    s->until = s->deadline_ms ? ag_after(s->deadline_ms) : 0;
+    if (s->daemon) {
+        ag_loop.daemon_state = SB_DAEMON_RUNNING;
+        ag_loop.started = 1;
+    }
+    ag_reply(s, &r, -1);
+}
+
+void ag_on_exit_of(struct ag_slot *s, int status, const struct rusage *usage)
+{
+    s->pid = 0;
+    if (s->kind == STARTING)
+        ag_on_status(s); /* its last word, or that it was executed */
+    if (s->kind != RUNNING && s->kind != KILLING)
+        return;
+    s->end = (struct sb_reply){ .kind = EXITED, .code = -1 };
+    s->end.user_us = (int64_t)usage->ru_utime.tv_sec * 1000000 + usage->ru_utime.tv_usec;
+    s->end.system_us = (int64_t)usage->ru_stime.tv_sec * 1000000 + usage->ru_stime.tv_usec;
+    s->end.max_rss = (int64_t)usage->ru_maxrss * 1024;
+    if (WIFEXITED(status)) {
+        s->end.code = WEXITSTATUS(status);
+    } else {
+        s->end.signal = WTERMSIG(status);
+        s->end.kind = s->end.signal == s->sent_signal ? KILLED : SIGNALLED;
+    }
+    if (s->timed_out) {
+        s->end.kind = DEADLINE;
+        s->end.code = -1;
+        s->end.signal = SIGKILL;
+        ag_kill_on(s);
+        return;
+    }
+    finish(s);
+}
+
+static void set_oom_score(const char *score)
+{
+    int saved = errno;
+
+    if (*ag_loop.own_score && pwrite(SB_FD_OOM_SCORE, score, strlen(score), 0) < 0)
+        *ag_loop.own_score = 0; /* the machine set it higher for good */
+    errno = saved;
+}
+
+/* Where the new child goes: with a deadline into a cgroup of its own. -1: no cgroups. */
+static int choose_cgroup(struct ag_slot *s, int daemon)
+{
+    if (!(ag_loop.plan->flags & SB_PLAN_CGROUP))
+        return -1;
+    s->leaf = !daemon && s->deadline_ms ? ag_leaf_make(++ag_loop.execs, s->leaf_name) : -1;
+    return s->leaf >= 0 ? s->leaf : daemon ? SB_FD_CGROUP_DAEMON : SB_FD_CGROUP_EXEC;
+}
+
+uint32_t ag_count_execs(void)
+{
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < ag_loop.top; i++)
+        n += !ag_loop.slots[i].daemon &&
+             (ag_loop.slots[i].kind == RUNNING || ag_loop.slots[i].kind == STARTING || ag_loop.slots[i].kind == KILLING);
+    return n;
+}
+
+void ag_start(struct ag_slot *s, const struct sb_request *q, int *fds, size_t n_fds, int daemon)
+{
+    struct ag_exec x = {
+        .plan = ag_loop.plan, .request = q, .blob_fd = -1, .procfs = ag_loop.procfs, .daemon = daemon, .files = ag_loop.files
+    };
+    struct clone_args args = { .exit_signal = SIGCHLD };
+    size_t stdio = daemon ? 0 : 3, want = stdio + (q->flags & SB_REQUEST_BLOB_FD ? 1 : 0);
+    int pipes[2], cgroup;
+    long pid;
+
+    if (n_fds != want || q->argc < 1) {
+        ag_fail(s, SB_STEP_REQUEST, EINVAL);
+        return;
+    }
+    if (!daemon && ag_count_execs() >= SB_EXECS_MAX) { /* said here: who is turned away at the door takes the sandbox for dead */
+        ag_fail(s, SB_STEP_BUSY, EAGAIN);
+        return;
+    }
+    if (daemon && (ag_loop.daemon_state == SB_DAEMON_STARTING || ag_loop.daemon_state == SB_DAEMON_RUNNING)) {
+        ag_fail(s, SB_STEP_STATE, EALREADY);
+        return;
+    }
+    x.blob = q->flags & SB_REQUEST_BLOB_FD ? NULL : ag_loop.buffer + sizeof *q;
+    x.blob_fd = q->flags & SB_REQUEST_BLOB_FD ? fds[stdio] : -1;
+    x.fds[0] = daemon ? SB_FD_NULL : fds[0];
+    x.fds[1] = daemon ? SB_FD_DAEMON_OUT : fds[1];
+    x.fds[2] = daemon ? SB_FD_DAEMON_ERR : fds[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pipes) < 0) {
+        ag_fail(s, SB_STEP_FORK, errno);
+        return;
+    }
+    x.status_fd = pipes[1];
+    s->deadline_ms = daemon ? 0 : q->timeout_ms;
+    x.pin = s->deadline_ms != 0;
+    cgroup = choose_cgroup(s, daemon);
+    if (cgroup >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (uint64_t)cgroup;
+    }
+    /* A child inherits the score: when memory is short, init must not be the one that the kernel takes. Not set by the child: it would have
+     * to be dumpable for that, and so open to a daemon that may trace, while it has all rights and no filter. */
+    set_oom_score("500");
+    pid = syscall(SYS_clone3, &args, sizeof args);
+    if (pid == 0)
+        ag_exec_child(&x);
+    set_oom_score(ag_loop.own_score);
+    sb_close(pipes[1]);
+    if (pid < 0) {
+        ag_fail(s, SB_STEP_FORK, errno);
+        sb_close(pipes[0]);
+        drop_leaf(s);
+        return;
+    }
+    s->kind = STARTING;
+    s->pid = (pid_t)pid;
+    s->daemon = daemon;
+    s->status_fd = pipes[0];
+    s->sent_signal = s->timed_out = 0;
+    s->tag = 0;
+    memset(&s->status, 0, sizeof s->status);
+    s->until = sb_now_ms() + START_MS;
+    if (daemon)
+        ag_loop.daemon_state = SB_DAEMON_STARTING;
+    ag_watch(s->status_fd, ON_STATUS, (size_t)(s - ag_loop.slots), EPOLLIN);
+}
+
+struct ag_slot *ag_daemon_slot(void)
+{
+    for (size_t i = 0; i < ag_loop.top; i++)
+        if (ag_loop.slots[i].daemon && ag_loop.slots[i].pid > 0 &&
+            (ag_loop.slots[i].kind == RUNNING || ag_loop.slots[i].kind == STARTING))
+            return &ag_loop.slots[i];
+    return NULL;
+}
+
+void ag_send_signal(struct ag_slot *s, const struct sb_request *q)
+{
+    static const struct sb_reply done = { .type = SB_REPLY_DONE };
+    int of_exec =
+        s->kind == RUNNING || s->kind == KILLING; /* then the end is the only answer: its descriptor polls for nothing else */
+    struct ag_slot *target = of_exec ? s : ag_daemon_slot();
+
+    if (q->signal < 1 || q->signal > 64) {
+        if (!of_exec)
+            ag_fail(s, SB_STEP_REQUEST, EINVAL);
+        return;
+    }
+    if (!target || target->pid <= 0) {
+        if (!of_exec)
+            ag_fail(s, SB_STEP_STATE, ESRCH);
+        return;
+    }
+    target->sent_signal = q->signal;
+    kill(target->pid, q->signal);
+    if (q->flags & SB_REQUEST_DESCENDANTS)
+        for (int pass = 0; ag_kill_tagged(ag_loop.procfs, target->tag, q->signal) > 1 && q->signal == SIGKILL && pass < 64;
+             pass++)
+            ;
+    if (!of_exec)
+        ag_reply(s, &done, -1);
+}
