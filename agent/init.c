@@ -64,8 +64,11 @@ static void drop_connection(struct ag_slot *s)
 void ag_reply(struct ag_slot *s, const struct sb_reply *r, int fd)
 {
     /* a peer that doesn't read its answers loses them: we never wait for it */
-    if (s->fd >= 0 && ag_send(s->fd, r, sizeof *r, fd, MSG_DONTWAIT) < 0)
-        s->fd = ag_forget(s->fd);
+    if (s->fd < 0 || ag_send(s->fd, r, sizeof *r, fd, MSG_DONTWAIT) == 0)
+        return;
+    s->fd = ag_forget(s->fd);
+    if (s->kind == IDLE) /* nothing else holds the slot */
+        s->kind = FREE;
 }
 
 void ag_fail(struct ag_slot *s, enum sb_start_step step, int sys_errno)

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "forward.h"
 #include "keeper.h"
 #include "stage.h"
 
@@ -15,6 +16,8 @@ int main(int argc, char **argv)
         return ag_stage_main(argc, argv);
     if (argc >= 2 && !strcmp(argv[1], "keeper"))
         return ag_keeper_main(argc, argv);
+    if (argc >= 2 && !strcmp(argv[1], "forward"))
+        return ag_forward_main(argc, argv);
     if (write(2, usage, sizeof usage - 1) < 0)
         return 3;
     return 2;

@@ -27,6 +27,7 @@
 struct sb_driver;
 struct sb_op;
 struct sb_exec;
+struct sb_forward;
 
 struct sb_op_ops {
     /* 0: succeeded, 1: still under way, negative: failed (and undone). Not called again after 0 or negative. */
@@ -70,6 +71,18 @@ struct sb_exec {
     int fd; /* polls readable (level-triggered) once it has ended */
 };
 
+struct sb_forward_ops {
+    /* Fills what it knows; *ret is empty (SANDBOX_FORWARD_STATUS_INIT) and of this library's size. Without waiting. */
+    int (*get_status)(struct sb_forward *forward, struct sandbox_forward_status *ret, struct sandbox_error **error);
+    /* Closes the listener and all connections; bounded. */
+    void (*free)(struct sb_forward *forward);
+};
+
+struct sb_forward {
+    const struct sb_forward_ops *ops;
+    int port; /* on 127.0.0.1 */
+};
+
 struct sb_driver_ops {
     const char *name; /* the backend's name, such as "local" */
     void (*free)(struct sb_driver *driver);
@@ -85,6 +98,9 @@ struct sb_driver_ops {
     int (*exec)(struct sb_driver *driver, const char *id, const struct sb_exec_request *request, struct sb_exec **ret_exec,
                 struct sandbox_error **error);
     int (*dial)(struct sb_driver *driver, const char *id, int port, int64_t timeout_ms, int *ret_fd, struct sandbox_error **error);
+    /* It stays when the sandbox stops, and serves again when that was started again. */
+    int (*forward_open)(struct sb_driver *driver, const char *id, int port, int local_port, struct sb_forward **ret_forward,
+                        struct sandbox_error **error);
     int (*image_import)(struct sb_driver *driver, const char *source, const struct sandbox_image_import_options *options,
                         struct sb_op **ret_op, struct sandbox_error **error);
     int (*image_inspect)(struct sb_driver *driver, const char *name, json_t **ret_json, struct sandbox_error **error);

@@ -80,6 +80,7 @@ static const struct sb_driver_ops driver_ops = {
     .list = sb_engine_list,
     .exec = sb_engine_exec,
     .dial = sb_engine_dial,
+    .forward_open = sb_engine_forward_open,
     .image_import = image_import,
     .image_inspect = image_inspect,
     .image_list = image_list,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Commands in a live sandbox, and connections to its ports. An exec is a connection to init that stands until the command has
+ * Commands in a live sandbox. An exec is a connection to init that stands until the command has
  * ended: its descriptor polls readable then, and what comes on it is the end. The pipes pass to init directly, no byte of the
  * command's goes through this library. */
 #include "engine.h"
@@ -174,37 +174,5 @@ int sb_engine_exec(struct sb_driver *driver, const char *id, const struct sb_exe
         return r;
     }
     *ret_exec = &x->exec;
-    return 0;
-}
-
-int sb_engine_dial(struct sb_driver *driver, const char *id, int port, int64_t timeout_ms, int *ret_fd,
-                   struct sandbox_error **error)
-{
-    struct sb_request request = { .type = SB_REQUEST_DIAL,
-                                  .port = port,
-                                  .timeout_ms = timeout_ms < 0 ? 0
-                                                : timeout_ms   ? timeout_ms
-                                                               : 1 };
-    struct sb_reply reply;
-    SB_CLOSE int link = -1, fd = -1;
-    int r = sb_link_open((struct sb_engine *)driver, id, &link, error);
-
-    if (!r)
-        r = sb_link_send(link, &request, NULL, NULL, 0, error);
-    if (!r)
-        r = sb_link_await(link, driver->close_fd, timeout_ms < 0 || timeout_ms > INT64_MAX / 2 ? -1 : timeout_ms + 1000, &reply,
-                          &fd, error);
-    if (r)
-        return r;
-    if (reply.type == SB_REPLY_FAILED)
-        return sb_fail(error,
-                       SB_ARGS(reply.sys_errno == ETIMEDOUT ? SANDBOX_ETIMEDOUT : SANDBOX_EIO, .sys_errno = reply.sys_errno,
-                               .phase = "connect", .retryable = 1,
-                               .hint = "is something listening on this port of the sandbox's loopback yet?"),
-                       "port %d does not answer: %s", port,
-                       strerrordesc_np(reply.sys_errno) ? strerrordesc_np(reply.sys_errno) : "?");
-    if (reply.type != SB_REPLY_DIALED || fd < 0)
-        return sb_fail(error, SB_ARGS(SANDBOX_EPROTOCOL, .phase = "reply"), "the sandbox's init gave a wrong answer");
-    *ret_fd = SB_TAKE_FD(fd);
     return 0;
 }

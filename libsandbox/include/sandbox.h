@@ -461,13 +461,36 @@ SANDBOX_API void sandbox_output_clear(struct sandbox_output *output);
  */
 SANDBOX_API int sandbox_dial(struct sandbox *sandbox, int port, int64_t timeout_ms, int *ret_fd, struct sandbox_error **error);
 /**
- * Listens on 127.0.0.1:local_port (0: chosen) and carries each connection to the sandbox's port. EUNSUPPORTED on hosts that
- * cannot; `local:` can't yet in this version: use sandbox_dial(). The caller owns the forward. Since 0.1.
+ * Listens on 127.0.0.1:local_port (0: a free one is chosen) and carries each connection to the TCP port (1 to 65535) on the sandbox's own
+ * loopback; half-closes and resets pass. Every user of this machine can connect to it: sandbox_dial() is the private way. A
+ * connection for which nobody answers inside is reset. The sandbox needn't run yet: the forward stays, too, when it stops
+ * (its connections end), and serves again when it was started again. 4,096 connections at once, fewer under a low limit of
+ * descriptors; more wait. It ends with this process. EBUSY (the local port is in use), EDENIED (a local port below 1024),
+ * ENOTFOUND, EUNSUPPORTED on hosts that cannot. The caller owns the forward: sandbox_forward_close(). Since 0.1.
  */
 SANDBOX_API int sandbox_forward_open(struct sandbox *sandbox, int port, int local_port, struct sandbox_forward **ret_forward,
                                      struct sandbox_error **error);
+/** The port on 127.0.0.1 (1 to 65535); EINVALID for NULL, EFORKED. Since 0.1. */
 SANDBOX_API int sandbox_forward_get_port(const struct sandbox_forward *forward);
-/** Closes the listener and all its connections. NULL is allowed. Returns NULL. Since 0.1. */
+
+/** How a forward is. */
+struct sandbox_forward_status {
+    size_t size;
+    int healthy;            /**< 1: it listens, and the sandbox's end can be reached */
+    int listening;          /**< 1: it listens; 0: it never will again, open another */
+    int64_t accepted;       /**< connections since it was opened */
+    int64_t active;         /**< of them, those that stand or are being made */
+    int64_t failed;         /**< of them, those for which nobody answered inside */
+    int64_t bytes_in;       /**< carried into the sandbox */
+    int64_t bytes_out;      /**< carried out of it */
+    char cause[128];        /**< when not healthy: why, NUL-terminated */
+    char last_failure[128]; /**< of the last failed connection: why; "" when there was none */
+};
+#define SANDBOX_FORWARD_STATUS_INIT { sizeof(struct sandbox_forward_status), 0, 0, 0, 0, 0, 0, 0, { 0 }, { 0 } }
+/** Looks how it is, now; does not wait. status->size must be set (SANDBOX_FORWARD_STATUS_INIT). Since 0.1. */
+SANDBOX_API int sandbox_forward_get_status(struct sandbox_forward *forward, struct sandbox_forward_status *status,
+                                           struct sandbox_error **error);
+/** Closes the listener and all its connections; they are gone when it returns. NULL is allowed. Returns NULL. Since 0.1. */
 SANDBOX_API struct sandbox_forward *sandbox_forward_close(struct sandbox_forward *forward);
 
 /* ------------------------------------------------------------------------------------------------- images ---- */

@@ -3,6 +3,7 @@
 """`sandbox` with real sandboxes, as whoever runs this. Usage: test-sandboxes.py SANDBOX [BUSYBOX]
 
 Every test ends with no sandbox left."""
+import errno
 import hashlib
 import io
 import json
@@ -12,6 +13,7 @@ import re
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
@@ -267,6 +269,38 @@ def test_dial(tool):
     error = tool.fails('--json', 'dial', 'server', '7001').error
     assert error['code'] == 'EIO' and error['retryable'] is True, error
     tool.good('rm', 'server')
+    none_left(tool)
+
+
+def connect(port):
+    with socket.create_connection(('127.0.0.1', port), timeout=30) as connection:
+        connection.sendall(b'ping')
+        connection.shutdown(socket.SHUT_WR)
+        return b''.join(iter(lambda: connection.recv(65536), b''))
+
+
+def test_forward(tool):
+    tool.good('create', '--name', 'server', '--', 'perl', '-e', SERVER)
+    tool.good('start', 'server')
+    until(lambda: dial(tool, b'').status == 0)
+    child = tool.start('forward', 'server', '7000', stdout=subprocess.PIPE, text=True)
+    address, port = child.stdout.readline().strip().split(':')
+    assert address == '127.0.0.1' and connect(int(port)) == b'got 4\nping'
+    error = tool.fails('--json', 'forward', 'server', '7000', port).error
+    assert error['code'] == 'EBUSY' and error['field'] == 'local_port' and error['errno'] == errno.EADDRINUSE, error
+    # it stays when the sandbox stops, and serves again
+    tool.good('stop', '--grace', '0', 'server')
+    tool.good('start', 'server')
+    until(lambda: dial(tool, b'').status == 0)
+    assert connect(int(port)) == b'got 4\nping'
+    child.send_signal(signal.SIGINT)
+    assert child.wait(30) == 128 + signal.SIGINT and child.stdout.read() == ''
+    child.stdout.close()
+    child = tool.start('--json', 'forward', 'server', '7000', port, stdout=subprocess.PIPE, text=True)
+    assert json.loads(child.stdout.readline()) == {'address': '127.0.0.1', 'port': int(port)}
+    tool.good('rm', 'server')
+    assert child.wait(30) == 125  # nothing is left that it could lead to
+    child.stdout.close()
     none_left(tool)
 
 

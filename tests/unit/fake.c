@@ -259,6 +259,45 @@ static int d_dial(struct sb_driver *d, const char *id, int port, int64_t timeout
     return 0;
 }
 
+struct fake_forward {
+    struct sb_forward forward;
+};
+
+static int forward_status(struct sb_forward *forward, struct sandbox_forward_status *ret, struct sandbox_error **error)
+{
+    (void)forward;
+    if (fake.refuses)
+        return sb_fail(error, SB_ARGS(fake.refuses), "the fake forward is refused");
+    *ret = (struct sandbox_forward_status){ .size = sizeof *ret, .healthy = 1, .listening = 1, .accepted = 7, .bytes_out = INT64_MAX };
+    memset(ret->last_failure, 'x', sizeof ret->last_failure); /* without an end: api/ must not hand that on */
+    return 0;
+}
+
+static void forward_free(struct sb_forward *forward)
+{
+    fake.forward_frees++;
+    free(forward);
+}
+
+static const struct sb_forward_ops forward_ops = { forward_status, forward_free };
+
+static int d_forward_open(struct sb_driver *d, const char *id, int port, int local_port, struct sb_forward **ret_forward,
+                          struct sandbox_error **error)
+{
+    struct fake_forward *f;
+
+    (void)d;
+    called("forward %.8s %d %d", id, port, local_port);
+    if (fake.refuses)
+        return sb_fail(error, SB_ARGS(fake.refuses), "the fake forward is refused");
+    f = calloc(1, sizeof *f);
+    if (!f)
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM), "out of memory");
+    f->forward = (struct sb_forward){ .ops = &forward_ops, .port = local_port ? local_port : 40000 };
+    *ret_forward = &f->forward;
+    return 0;
+}
+
 static int d_import(struct sb_driver *d, const char *source, const struct sandbox_image_import_options *options, struct sb_op **ret_op,
                     struct sandbox_error **error)
 {
@@ -379,7 +418,7 @@ static int d_exec(struct sb_driver *d, const char *id, const struct sb_exec_requ
 
 static const struct sb_driver_ops all_ops = {
     .name = "fake", .free = driver_free, .create = d_create, .start = d_start, .stop = d_stop, .remove = d_remove, .kill = d_kill,
-    .inspect = d_inspect, .list = d_list, .exec = d_exec, .dial = d_dial, .image_import = d_import, .image_inspect = d_named,
+    .inspect = d_inspect, .list = d_list, .exec = d_exec, .dial = d_dial, .forward_open = d_forward_open, .image_import = d_import, .image_inspect = d_named,
     .image_list = d_all, .image_remove = d_change, .volume_create = d_change, .volume_inspect = d_named, .volume_list = d_all,
     .volume_remove = d_change,
 };

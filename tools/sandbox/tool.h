@@ -71,6 +71,7 @@ int command_stop(struct tool *tool, const struct arguments *arguments);
 int command_kill(struct tool *tool, const struct arguments *arguments);
 int command_rm(struct tool *tool, const struct arguments *arguments);
 int command_dial(struct tool *tool, const struct arguments *arguments);
+int command_forward(struct tool *tool, const struct arguments *arguments);
 int command_image_import(struct tool *tool, const struct arguments *arguments);
 int command_image_ls(struct tool *tool, const struct arguments *arguments);
 int command_image_inspect(struct tool *tool, const struct arguments *arguments);

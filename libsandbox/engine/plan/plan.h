@@ -164,4 +164,24 @@ struct sb_reply {
     uint32_t reserved2;
 };
 
+/* ---- a forward's helper (sandbox-agent forward PORT) ---- */
+enum sb_forward_fd { /* 0, 1, 2 are /dev/null */
+    SB_FORWARD_FD_LISTEN = 3,  /* bound and listening */
+    SB_FORWARD_FD_CONTROL = 4, /* SEQPACKET: it says one byte when it is ready, and ends with what comes or with the end */
+    SB_FORWARD_FD_OWNER = 5,   /* pidfd of the process whose death ends it, too */
+    SB_FORWARD_FD_FOLDER = 6,  /* the sandbox's, where init's socket is */
+    SB_FORWARD_FD_PAGE = 7,    /* memfd: struct sb_forward_page */
+    SB_FORWARD_FD_END = 8
+};
+
+/* What the helper counts, in memory that the library reads. */
+struct sb_forward_page {
+    uint64_t accepted, active, failed;
+    uint64_t bytes_in, bytes_out; /* towards the sandbox, and from it */
+    uint32_t step;                /* the last failure: enum sb_start_step, 0: none yet */
+    int32_t sys_errno;
+};
+
+#define SB_FORWARD_CONNECTIONS 4096 /* more wait in the listener's queue */
+
 #endif
