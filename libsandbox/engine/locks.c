@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * flock(2) of what is in the state root, with a bound. The kernel lets go of a lock when its holder dies, so a dead holder never stands
  * in the way; one that is stopped (SIGSTOP, a debugger, a frozen group) does, and a caller learns who it is instead of waiting for ever. */
-#include "engine.h"
+#include "locks.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +16,7 @@
 
 #include <errors.h>
 #include <fs.h>
+#include <util.h>
 
 /* What is done under a folder's lock takes microseconds. */
 enum { FOLDER_MS = 5000, PAUSE_NS = 100000, PAUSE_MOST_NS = 2000000 };

@@ -44,9 +44,10 @@ int sb_owner_parse(const char *name, struct sb_identity *ret)
 
 static void path_of(const struct sb_identity *process, const char *id, char path[NAME_SIZE + SB_ID_SIZE])
 {
-    name_of(process, path);
-    strcat(path, "/");
-    strncat(path, id, SB_ID_SIZE - 1);
+    char folder[NAME_SIZE];
+
+    name_of(process, folder);
+    snprintf(path, NAME_SIZE + SB_ID_SIZE, "%s/%s", folder, id);
 }
 
 int sb_owner_enter(struct sb_engine *engine, const char *id)
