@@ -9,9 +9,9 @@
 #include "init.h"
 
 enum { AG_SLOTS = SB_EXECS_MAX + 64, AG_KILL_MS = 5000 };
-enum ag_slot_kind { FREE = 0, IDLE, STARTING, RUNNING, KILLING, DIALING };
+enum ag_slot_kind { FREE = 0, IDLE, STARTING, RUNNING, KILLING, DIALING, ATTACHED };
 /* What an epoll event is about; the slot's index is in the lower half of its data. */
-enum ag_what { ON_CONNECTION = 0, ON_STATUS, ON_DIAL, ON_LISTEN, ON_SIGNAL, ON_OWNER };
+enum ag_what { ON_CONNECTION = 0, ON_STATUS, ON_DIAL, ON_LISTEN, ON_SIGNAL, ON_OWNER, ON_EVENTS };
 
 struct ag_slot {
     enum ag_slot_kind kind;
@@ -32,6 +32,10 @@ struct ag_slot {
     uint64_t tag;
     struct ag_exec_status status;
     struct sb_reply end;
+    uint8_t exec_id[32];
+    int64_t journal_max;    /* 0: none */
+    int journal;            /* it has one, and counts for SB_JOURNALS_MAX */
+    struct ag_slot *target; /* attached: the exec's own slot */
 };
 
 struct ag_loop {
@@ -40,6 +44,8 @@ struct ag_loop {
     char own_score[8]; /* oom_score_adj */
     int started;
     int daemon_state, daemon_code, daemon_signal;
+    uint32_t daemon_starts;
+    struct sb_reply daemon_end; /* of the last one that ended */
     uint64_t files; /* the caller's soft limit of open files, for commands */
     int stopping, more_to_reap;
     unsigned long execs;
@@ -74,6 +80,24 @@ uint32_t ag_count_execs(void);
 struct ag_slot *ag_daemon_slot(void); /* NULL: none lives */
 /* SB_REQUEST_KILL */
 void ag_send_signal(struct ag_slot *s, const struct sb_request *q);
+
+/* ---- init-events.c: what keeper is told ---- */
+void ag_events_start(void);
+/* Never waits: what the socket doesn't take now is sent later. */
+void ag_event_started(const struct ag_slot *s);
+void ag_event_ended(const struct ag_slot *s);       /* by s->end */
+void ag_event_failed(const struct ag_slot *s, int sys_errno); /* after it was said to start */
+/* Hands the read ends to keeper. 0 or -errno: then there is no journal. */
+int ag_event_journal(const struct ag_slot *s, const int ends[2]);
+void ag_on_events(uint32_t events);
+
+/* ---- init-attach.c ---- */
+/* SB_REQUEST_ATTACH */
+void ag_attach(struct ag_slot *s, const struct sb_request *q);
+/* Of an exec that ends: tells all who are attached, and remembers it. */
+void ag_attach_ended(struct ag_slot *s);
+/* Of one that was not executed after all. */
+void ag_attach_drop(struct ag_slot *s);
 
 /* ---- init-dial.c ---- */
 void ag_dial(struct ag_slot *s, const struct sb_request *q);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,12 +35,14 @@ static void drop_leaf(struct ag_slot *s)
 /* An exec is over: its slot stays for the connection, if that still stands. */
 void ag_settle(struct ag_slot *s)
 {
+    ag_attach_drop(s);
     s->status_fd = ag_forget(s->status_fd);
     s->pin = sb_close(s->pin);
     drop_leaf(s);
     s->kind = s->fd >= 0 ? IDLE : FREE;
     s->pid = 0;
     s->until = 0;
+    s->journal = 0;
 }
 
 static void finish(struct ag_slot *s)
@@ -50,6 +53,8 @@ static void finish(struct ag_slot *s)
         ag_loop.daemon_signal = s->end.signal;
     }
     s->end.type = SB_REPLY_EXITED;
+    ag_event_ended(s); /* first: who hears of the end may look for it at once */
+    ag_attach_ended(s);
     ag_reply(s, &s->end, -1);
     s->fd = ag_forget(s->fd);
     ag_settle(s);
@@ -102,6 +107,7 @@ void ag_on_status(struct ag_slot *s)
         ag_fail(s, s->status.step ? s->status.step : SB_STEP_FORK, s->status.step ? s->status.sys_errno : EINTR);
         if (s->daemon)
             ag_loop.daemon_state = SB_DAEMON_NONE;
+        ag_event_failed(s, s->status.step ? s->status.sys_errno : EINTR);
         ag_settle(s);
         return;
     }
@@ -180,14 +186,47 @@ uint32_t ag_count_execs(void)
     return n;
 }
 
+/* The pipes of a command whose output keeper takes. 0 or -errno. */
+static int begin_journal(const struct ag_slot *s, int *ret_out, int *ret_err)
+{
+    int ends[2][2], n = 0, r;
+
+    for (size_t i = 0; i < ag_loop.top; i++)
+        n += ag_loop.slots[i].journal;
+    if (n >= SB_JOURNALS_MAX)
+        return -EAGAIN;
+    if (pipe2(ends[0], O_CLOEXEC) < 0)
+        return -errno;
+    if (pipe2(ends[1], O_CLOEXEC) < 0) {
+        r = -errno;
+        sb_close(ends[0][0]);
+        sb_close(ends[0][1]);
+        return r;
+    }
+    for (int i = 0; i < 2; i++) /* /dev/stdout is opened anew by the command, whose id is not ours */
+        fchmod(ends[i][0], 0666);
+    r = ag_event_journal(s, (const int[]){ ends[0][0], ends[1][0] });
+    for (int i = 0; i < 2; i++) {
+        sb_close(ends[i][0]);
+        if (r)
+            sb_close(ends[i][1]);
+    }
+    if (!r) {
+        *ret_out = ends[0][1];
+        *ret_err = ends[1][1];
+    }
+    return r;
+}
+
 void ag_start(struct ag_slot *s, const struct sb_request *q, int *fds, size_t n_fds, int daemon)
 {
     struct ag_exec x = {
         .plan = ag_loop.plan, .request = q, .blob_fd = -1, .procfs = ag_loop.procfs, .daemon = daemon, .files = ag_loop.files
     };
     struct clone_args args = { .exit_signal = SIGCHLD };
-    size_t stdio = daemon ? 0 : 3, want = stdio + (q->flags & SB_REQUEST_BLOB_FD ? 1 : 0);
-    int pipes[2], cgroup;
+    size_t stdio = daemon ? 0 : q->journal_max ? 1 : 3, want = stdio + (q->flags & SB_REQUEST_BLOB_FD ? 1 : 0);
+    SB_CLOSE int out = -1, err = -1;
+    int pipes[2], cgroup, r;
     long pid;
 
     if (n_fds != want || q->argc < 1) {
@@ -205,8 +244,18 @@ void ag_start(struct ag_slot *s, const struct sb_request *q, int *fds, size_t n_
     x.blob = q->flags & SB_REQUEST_BLOB_FD ? NULL : ag_loop.buffer + sizeof *q;
     x.blob_fd = q->flags & SB_REQUEST_BLOB_FD ? fds[stdio] : -1;
     x.fds[0] = daemon ? SB_FD_NULL : fds[0];
-    x.fds[1] = daemon ? SB_FD_DAEMON_OUT : fds[1];
-    x.fds[2] = daemon ? SB_FD_DAEMON_ERR : fds[2];
+    s->daemon = daemon;
+    s->journal_max = daemon ? 0 : q->journal_max;
+    memcpy(s->exec_id, q->exec_id, sizeof s->exec_id);
+    if (s->journal_max) {
+        r = begin_journal(s, &out, &err);
+        if (r) {
+            ag_fail(s, SB_STEP_JOURNAL, -r);
+            return;
+        }
+    }
+    x.fds[1] = daemon ? SB_FD_DAEMON_OUT : s->journal_max ? out : fds[1];
+    x.fds[2] = daemon ? SB_FD_DAEMON_ERR : s->journal_max ? err : fds[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pipes) < 0) {
         ag_fail(s, SB_STEP_FORK, errno);
         return;
@@ -222,20 +271,24 @@ void ag_start(struct ag_slot *s, const struct sb_request *q, int *fds, size_t n_
     /* A child inherits the score: when memory is short, init must not be the one that the kernel takes. Not set by the child: it would have
      * to be dumpable for that, and so open to a daemon that may trace, while it has all rights and no filter. */
     set_oom_score("500");
+    ag_loop.daemon_starts += (uint32_t)daemon;
+    ag_event_started(s); /* before its first byte can be written */
     pid = syscall(SYS_clone3, &args, sizeof args);
     if (pid == 0)
         ag_exec_child(&x);
     set_oom_score(ag_loop.own_score);
     sb_close(pipes[1]);
     if (pid < 0) {
-        ag_fail(s, SB_STEP_FORK, errno);
+        r = errno;
+        ag_fail(s, SB_STEP_FORK, r);
+        ag_event_failed(s, r);
         sb_close(pipes[0]);
         drop_leaf(s);
         return;
     }
     s->kind = STARTING;
     s->pid = (pid_t)pid;
-    s->daemon = daemon;
+    s->journal = out >= 0;
     s->status_fd = pipes[0];
     s->sent_signal = s->timed_out = 0;
     s->tag = 0;
@@ -258,9 +311,9 @@ struct ag_slot *ag_daemon_slot(void)
 void ag_send_signal(struct ag_slot *s, const struct sb_request *q)
 {
     static const struct sb_reply done = { .type = SB_REPLY_DONE };
-    int of_exec =
-        s->kind == RUNNING || s->kind == KILLING; /* then the end is the only answer: its descriptor polls for nothing else */
-    struct ag_slot *target = of_exec ? s : ag_daemon_slot();
+    /* of an exec the end is the only answer: its descriptor polls for nothing else */
+    int of_exec = s->kind == RUNNING || s->kind == KILLING || s->kind == ATTACHED;
+    struct ag_slot *target = s->kind == ATTACHED ? s->target : of_exec ? s : ag_daemon_slot();
 
     if (q->signal < 1 || q->signal > 64) {
         if (!of_exec)

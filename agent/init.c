@@ -57,7 +57,7 @@ static void drop_connection(struct ag_slot *s)
     s->fd = ag_forget(s->fd);
     if (s->kind == DIALING)
         s->dial_fd = ag_forget(s->dial_fd);
-    if (s->kind == IDLE || s->kind == DIALING)
+    if (s->kind == IDLE || s->kind == DIALING || s->kind == ATTACHED)
         s->kind = FREE;
 }
 
@@ -85,6 +85,7 @@ static void on_deadline(struct ag_slot *s)
         ag_fail(s, SB_STEP_DEADLINE, ETIMEDOUT);
         if (s->daemon)
             ag_loop.daemon_state = SB_DAEMON_NONE;
+        ag_event_failed(s, ETIMEDOUT);
         ag_settle(s); /* the child is reaped as a stranger */
         break;
     case RUNNING:
@@ -151,6 +152,7 @@ static void tell_status(struct ag_slot *s)
     struct sb_reply r = { .type = SB_REPLY_STATUS,
                           .started = (uint32_t)ag_loop.started,
                           .daemon = (uint32_t)ag_loop.daemon_state,
+                          .starts = ag_loop.daemon_starts,
                           .code = ag_loop.daemon_code,
                           .signal = ag_loop.daemon_signal };
 
@@ -199,9 +201,10 @@ static void on_request(struct ag_slot *s)
         ag_dial(s, q);
     } else if (q->type == SB_REQUEST_STATUS) {
         tell_status(s);
-        drop_connection(s); /* who asks for it asks once: its own end needn't wake us then */
     } else if (q->type == SB_REQUEST_SHUTDOWN) {
         shut_down(q);
+    } else if (q->type == SB_REQUEST_ATTACH) {
+        ag_attach(s, q);
     } else {
         ag_fail(s, SB_STEP_REQUEST, ENOSYS);
     }
@@ -226,9 +229,7 @@ static void on_connect(void)
             ag_loop.slots[i] = (struct ag_slot){ .kind = IDLE, .fd = fd, .status_fd = -1, .dial_fd = -1, .leaf = -1, .pin = -1 };
             if (i >= ag_loop.top)
                 ag_loop.top = i + 1;
-            on_request(&ag_loop.slots[i]); /* it has often been sent by now */
-            if (ag_loop.slots[i].fd == fd)
-                ag_watch(fd, ON_CONNECTION, i, EPOLLIN);
+            ag_watch(fd, ON_CONNECTION, i, EPOLLIN);
             return;
         }
     struct ag_slot full = { .fd = fd, .kind = IDLE };
@@ -275,6 +276,9 @@ static void on_event(const struct epoll_event *e)
     case ON_SIGNAL:
         on_signals();
         break;
+    case ON_EVENTS:
+        ag_on_events(e->events);
+        break;
     case ON_OWNER:
         _exit(0);
     }
@@ -305,6 +309,7 @@ void ag_init_main(const struct sb_plan *plan, int procfs)
     ag_loop.signals = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
     if (ag_loop.epoll < 0 || ag_loop.signals < 0)
         _exit(1);
+    ag_events_start();
     fcntl(SB_FD_LISTEN, F_SETFL, O_NONBLOCK);
     ag_watch(SB_FD_LISTEN, ON_LISTEN, 0, EPOLLIN);
     ag_watch(ag_loop.signals, ON_SIGNAL, 0, EPOLLIN);

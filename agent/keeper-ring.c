@@ -13,11 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <crc32c.h>
 #include <util.h>
 
-static void segment_name(const struct ag_ring *ring, int which, char name[32])
+static void segment_name(const struct ag_ring *ring, int which, char name[AG_RING_NAME])
 {
-    snprintf(name, 32, "%s.%d", ring->name, which);
+    snprintf(name, AG_RING_NAME, "%s.%d", ring->name, which);
 }
 
 void ag_ring_init(struct ag_ring *ring, int dir, const char *name, uint64_t max_bytes)
@@ -25,15 +26,15 @@ void ag_ring_init(struct ag_ring *ring, int dir, const char *name, uint64_t max_
     memset(ring, 0, sizeof *ring);
     ring->dir = dir;
     ring->name = name;
-    ring->half = (max_bytes < AG_RING_MIN ? AG_RING_MIN : max_bytes) / 2;
+    ring->half = (max_bytes < SB_RING_MIN ? SB_RING_MIN : max_bytes) / 2;
     ring->fd = -1;
 }
 
 size_t ag_ring_payload_max(const struct ag_ring *ring)
 {
-    uint64_t most = (ring->half - sizeof(struct ag_keeper_segment)) / 4 - sizeof(struct ag_keeper_record);
+    uint64_t most = (ring->half - sizeof(struct sb_ring_segment)) / 4 - sizeof(struct sb_ring_record);
 
-    return most > AG_KEEPER_RECORD_MAX ? AG_KEEPER_RECORD_MAX : (size_t)most;
+    return most > SB_RING_RECORD_MAX ? SB_RING_RECORD_MAX : (size_t)most;
 }
 
 static int read_exactly(int fd, void *data, size_t size, uint64_t offset)
@@ -54,22 +55,22 @@ static int read_exactly(int fd, void *data, size_t size, uint64_t offset)
     return 0;
 }
 
-static uint32_t record_crc(const struct ag_keeper_record *record, const void *payload, size_t size)
+static uint32_t record_crc(const struct sb_ring_record *record, const void *payload, size_t size)
 {
-    struct ag_keeper_record copy = *record;
+    struct sb_ring_record copy = *record;
     uint32_t crc;
 
     copy.crc = 0;
-    crc = ag_crc32c(0, &copy, sizeof copy);
-    return ag_crc32c(crc, payload, size);
+    crc = sb_crc32c(0, &copy, sizeof copy);
+    return sb_crc32c(crc, payload, size);
 }
 
 /* Opens a segment that is a regular file with a good header. */
-static int open_segment(const struct ag_ring *ring, int which, struct ag_keeper_segment *ret_header)
+static int open_segment(const struct ag_ring *ring, int which, struct sb_ring_segment *ret_header)
 {
     SB_CLOSE int fd = -1;
-    struct ag_keeper_segment header;
-    char name[32];
+    struct sb_ring_segment header;
+    char name[AG_RING_NAME];
     struct stat st;
     int r;
 
@@ -84,21 +85,34 @@ static int open_segment(const struct ag_ring *ring, int which, struct ag_keeper_
     r = read_exactly(fd, &header, sizeof header, 0);
     if (r)
         return r;
-    if (memcmp(header.magic, AG_KEEPER_MAGIC, sizeof header.magic) ||
-        le32toh(header.crc) != ag_crc32c(0, &header, offsetof(struct ag_keeper_segment, crc)))
+    if (memcmp(header.magic, SB_RING_MAGIC, sizeof header.magic) ||
+        le32toh(header.crc) != sb_crc32c(0, &header, offsetof(struct sb_ring_segment, crc)))
         return -EBADMSG;
     *ret_header = header;
     return SB_TAKE_FD(fd);
 }
 
-/* The offset behind the last whole record. */
-static uint64_t find_end(int fd)
+/* By how much a record moves the position. */
+static uint64_t span(int stream, const void *payload, size_t size)
 {
-    static char payload[AG_KEEPER_RECORD_MAX]; /* single-threaded */
-    uint64_t offset = sizeof(struct ag_keeper_segment);
+    struct sb_ring_dropped lost;
+
+    if (stream == SB_RING_STDOUT || stream == SB_RING_STDERR)
+        return size;
+    if (stream != SB_RING_DROPPED || size != sizeof lost)
+        return 0;
+    memcpy(&lost, payload, sizeof lost);
+    return le64toh(lost.bytes[0]) + le64toh(lost.bytes[1]);
+}
+
+/* The offset behind the last whole record; *position moves from the segment's begin to there. */
+static uint64_t find_end(int fd, uint64_t *position)
+{
+    static char payload[SB_RING_RECORD_MAX]; /* single-threaded */
+    uint64_t offset = sizeof(struct sb_ring_segment);
 
     for (;;) {
-        struct ag_keeper_record record;
+        struct sb_ring_record record;
         size_t length;
 
         if (read_exactly(fd, &record, sizeof record, offset))
@@ -107,6 +121,7 @@ static uint64_t find_end(int fd)
         if (length > sizeof payload || read_exactly(fd, payload, length, offset + sizeof record) ||
             le32toh(record.crc) != record_crc(&record, payload, length))
             return offset;
+        *position += span(record.stream, payload, length);
         offset += sizeof record + length;
     }
 }
@@ -114,19 +129,18 @@ static uint64_t find_end(int fd)
 /* A new segment in the place of the older one, or of none. */
 static int begin_segment(struct ag_ring *ring)
 {
-    struct ag_keeper_segment header = { .magic = AG_KEEPER_MAGIC };
+    struct sb_ring_segment header = { .magic = SB_RING_MAGIC };
     SB_CLOSE int fd = -1;
-    char name[32], temporary[40];
+    char name[AG_RING_NAME], temporary[AG_RING_NAME + 8];
     struct timespec now;
     int which = ring->sequence ? !ring->current : 0;
-    uint64_t position = ring->position + (ring->offset ? ring->offset - sizeof header : 0);
     ssize_t n;
 
     clock_gettime(CLOCK_REALTIME, &now);
     header.sequence = htole64(ring->sequence + 1);
-    header.position = htole64(position);
+    header.position = htole64(ring->position);
     header.wall_ns = htole64((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
-    header.crc = htole32(ag_crc32c(0, &header, offsetof(struct ag_keeper_segment, crc)));
+    header.crc = htole32(sb_crc32c(0, &header, offsetof(struct sb_ring_segment, crc)));
     segment_name(ring, which, name);
     snprintf(temporary, sizeof temporary, ".%s.tmp", name);
     if (unlinkat(ring->dir, temporary, 0) < 0 && errno != ENOENT)
@@ -145,14 +159,13 @@ static int begin_segment(struct ag_ring *ring)
     ring->fd = SB_TAKE_FD(fd);
     ring->current = which;
     ring->sequence++;
-    ring->position = position;
     ring->offset = sizeof header;
     return 0;
 }
 
 int ag_ring_open(struct ag_ring *ring)
 {
-    struct ag_keeper_segment header[2];
+    struct sb_ring_segment header[2];
     int fd[2], newest = -1;
     struct stat st;
 
@@ -168,7 +181,7 @@ int ag_ring_open(struct ag_ring *ring)
     ring->current = newest;
     ring->sequence = le64toh(header[newest].sequence);
     ring->position = le64toh(header[newest].position);
-    ring->offset = find_end(ring->fd);
+    ring->offset = find_end(ring->fd, &ring->position);
     if (fstat(ring->fd, &st) == 0 && (uint64_t)st.st_size > ring->offset && ftruncate(ring->fd, (off_t)ring->offset) < 0)
         return begin_segment(ring);
     return 0;
@@ -176,7 +189,7 @@ int ag_ring_open(struct ag_ring *ring)
 
 int ag_ring_append(struct ag_ring *ring, int stream, uint64_t wall_ns, const void *payload, size_t size)
 {
-    struct ag_keeper_record record = { .length = htole32((uint32_t)size),
+    struct sb_ring_record record = { .length = htole32((uint32_t)size),
                                        .wall_ns = htole64(wall_ns),
                                        .stream = (uint8_t)stream };
     struct iovec parts[2] = { { &record, sizeof record }, { (void *)payload, size } };
@@ -213,12 +226,13 @@ int ag_ring_append(struct ag_ring *ring, int stream, uint64_t wall_ns, const voi
         }
     }
     ring->offset = offset;
+    ring->position += span(stream, payload, size);
     return 0;
 }
 
 void ag_ring_shrink(struct ag_ring *ring)
 {
-    char name[32];
+    char name[AG_RING_NAME];
 
     if (ring->fd < 0)
         return;

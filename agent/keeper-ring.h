@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A bounded log on disk in two segments (keeper-format.h). Functions return 0 or -errno. Nothing is allocated. */
+ * A bounded log on disk in two segments (ring-format.h). Functions return 0 or -errno. Nothing is allocated. */
 #ifndef SB_AGENT_KEEPER_RING_H
 #define SB_AGENT_KEEPER_RING_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "keeper-format.h"
+#include <ring-format.h>
+
+/* Room for a segment's name: "j-", an exec id, ".0". */
+#define AG_RING_NAME 80
 
 struct ag_ring {
     int dir;          /* borrowed */
@@ -15,12 +18,9 @@ struct ag_ring {
     int fd;           /* of the current segment; -1: none could be made yet */
     int current;      /* 0 or 1 */
     uint64_t sequence;
-    uint64_t position; /* at the current segment's begin */
+    uint64_t position; /* behind the last record */
     uint64_t offset;   /* in the current segment: the end of its last whole record */
 };
-
-/* Smallest bound a ring accepts: a segment of it holds four records of the smallest useful size. */
-enum { AG_RING_MIN = 8192 };
 
 /* Prepares a ring; nothing is touched yet. */
 void ag_ring_init(struct ag_ring *ring, int dir, const char *name, uint64_t max_bytes);

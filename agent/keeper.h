@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * keeper: the parent of init where the daemon's output is to be kept. It makes the pipes, forks a stage, and pumps what the
- * daemon writes into a bounded ring on disk (keeper-format.h) until init has ended; then it writes how init ended and exits.
+ * daemon writes into a bounded ring on disk (ring-format.h) until init has ended; then it writes how init ended and exits.
  *
  * It is started in place of stage, with the same descriptors and one more:
  *
- *     sandbox-agent keeper MAX_BYTES [stage's arguments …]
+ *     sandbox-agent keeper MAX_BYTES DURABLE [stage's arguments …]
  *
  *   0 … 6, 10 … 63  stage's (3 plan, 4 control socket, …): passed on untouched, closed in keeper itself
  *   7               the folder to write into (a directory, opened O_RDONLY by its owner; keeper has no capabilities)
@@ -14,7 +14,7 @@
  *
  *   8   write end of the daemon's stdout: a blocking pipe of up to 1 MiB
  *   9   write end of the daemon's stderr
- *   10  a SOCK_SEQPACKET socket, non-blocking: every datagram of at most AG_KEEPER_EVENT_MAX bytes that comes is appended
+ *   10  a SOCK_SEQPACKET socket, non-blocking: every datagram of at most sizeof(struct sb_ring_event) bytes that comes is appended
  *       durably to the ring "exits" as it is. For init's exit records. Only sent on: keeper never answers. May be closed when not wanted.
  *
  * What stage and init have to see to:

@@ -10,23 +10,30 @@
 
 int ag_send(int socket, const void *data, size_t size, int fd, int flags)
 {
+    return ag_send_fds(socket, data, size, &fd, fd >= 0, flags);
+}
+
+int ag_send_fds(int socket, const void *data, size_t size, const int *fds, size_t n_fds, int flags)
+{
     union {
         struct cmsghdr header;
-        char space[CMSG_SPACE(sizeof(int))];
+        char space[CMSG_SPACE(4 * sizeof(int))];
     } control = { 0 };
     struct iovec iov = { .iov_base = (void *)data, .iov_len = size };
     struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 
-    if (fd >= 0) {
+    if (n_fds > 4)
+        return -EINVAL;
+    if (n_fds) {
         struct cmsghdr *c;
 
         msg.msg_control = control.space;
-        msg.msg_controllen = sizeof control.space;
+        msg.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
         c = CMSG_FIRSTHDR(&msg);
         c->cmsg_level = SOL_SOCKET;
         c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(sizeof fd);
-        memcpy(CMSG_DATA(c), &fd, sizeof fd);
+        c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+        memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
     }
     return SB_RETRY(sendmsg(socket, &msg, flags | MSG_NOSIGNAL)) < 0 ? -errno : 0;
 }

@@ -8,6 +8,8 @@
 
 /* 0 or -errno. fd -1: none. flags as for sendmsg(2); MSG_NOSIGNAL is added. */
 int ag_send(int socket, const void *data, size_t size, int fd, int flags);
+/* The same with up to 4 descriptors. */
+int ag_send_fds(int socket, const void *data, size_t size, const int *fds, size_t n_fds, int flags);
 
 /* Without waiting: the message's size, 0 at the end of the connection, -errno (EAGAIN: none is there; EMSGSIZE: it was cut). Up
  * to 4 descriptors, close-on-exec, come with it, also when it was cut. */

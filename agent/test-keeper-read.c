@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <crc32c.h>
 #include <fs.h>
-
-#include "keeper-format.h"
+#include <ring-format.h>
 
 unsigned char test_pattern(int stream, uint64_t at)
 {
@@ -23,23 +23,32 @@ void test_free_seen(struct seen *seen)
     free(seen->data[1]);
 }
 
-static void take_record(struct seen *seen, const struct ag_keeper_record *record, const char *payload, size_t length)
+static void take_record(struct seen *seen, const struct sb_ring_record *record, const char *payload, size_t length)
 {
-    int which = record->stream - AG_KEEPER_STREAM_STDOUT;
+    int which = record->stream - SB_RING_STDOUT;
 
     seen->records++;
-    if (record->stream == AG_KEEPER_STREAM_DROPPED) {
-        struct ag_keeper_dropped lost;
+    if (record->stream == SB_RING_RUN) {
+        ck_assert_uint_eq(length, 0);
+        seen->runs++;
+        return;
+    }
+    if (record->stream == SB_RING_DROPPED) {
+        struct sb_ring_dropped lost;
 
         ck_assert_uint_eq(length, sizeof lost);
         memcpy(&lost, payload, sizeof lost);
         seen->dropped[0] += le64toh(lost.bytes[0]);
         seen->dropped[1] += le64toh(lost.bytes[1]);
-    } else if (record->stream == AG_KEEPER_STREAM_EVENT) {
-        char text[32];
+        seen->end_position += le64toh(lost.bytes[0]) + le64toh(lost.bytes[1]);
+    } else if (record->stream == SB_RING_EVENT) {
+        struct sb_ring_event event;
 
-        ck_assert_int_eq(snprintf(text, sizeof text, "event %d", (int)seen->events), (int)length);
-        ck_assert_mem_eq(payload, text, length);
+        ck_assert_uint_eq(length, sizeof event);
+        memcpy(&event, payload, sizeof event);
+        ck_assert_uint_eq(le32toh(event.type), SB_EVENT_ENDED);
+        ck_assert_uint_eq(event.exec_id[0], 1);
+        ck_assert_int_eq((int)le32toh((uint32_t)event.code), (int)seen->events);
         seen->events++;
     } else {
         ck_assert(which == 0 || which == 1);
@@ -49,15 +58,16 @@ static void take_record(struct seen *seen, const struct ag_keeper_record *record
         ck_assert_ptr_nonnull(seen->data[which]);
         memcpy(seen->data[which] + seen->kept[which], payload, length);
         seen->kept[which] += length;
+        seen->end_position += length;
     }
 }
 
 static void read_segment(struct seen *seen, const char *text, size_t size)
 {
-    uint64_t at = sizeof(struct ag_keeper_segment);
+    uint64_t at = sizeof(struct sb_ring_segment);
 
     while (at < size) {
-        struct ag_keeper_record record, blank;
+        struct sb_ring_record record, blank;
         size_t length;
 
         if (size - at < sizeof record) {
@@ -68,8 +78,8 @@ static void read_segment(struct seen *seen, const char *text, size_t size)
         length = le32toh(record.length);
         blank = record;
         blank.crc = 0;
-        if (length > AG_KEEPER_RECORD_MAX || size - at - sizeof record < length ||
-            le32toh(record.crc) != ag_crc32c(ag_crc32c(0, &blank, sizeof blank), text + at + sizeof record, length)) {
+        if (length > SB_RING_RECORD_MAX || size - at - sizeof record < length ||
+            le32toh(record.crc) != sb_crc32c(sb_crc32c(0, &blank, sizeof blank), text + at + sizeof record, length)) {
             seen->torn = 1;
             break;
         }
@@ -77,13 +87,12 @@ static void read_segment(struct seen *seen, const char *text, size_t size)
         take_record(seen, &record, text + at + sizeof record, length);
         at += sizeof record + length;
     }
-    seen->end_position += at - sizeof(struct ag_keeper_segment);
 }
 
 void test_read_ring(int folder, const char *name, struct seen *seen)
 {
     char *text[2] = { NULL, NULL }, path[32];
-    struct ag_keeper_segment header[2];
+    struct sb_ring_segment header[2];
     size_t size[2];
     int order[2], n = 0;
 
@@ -94,8 +103,8 @@ void test_read_ring(int folder, const char *name, struct seen *seen)
             continue;
         ck_assert_uint_ge(size[i], sizeof header[i]);
         memcpy(&header[i], text[i], sizeof header[i]);
-        ck_assert_mem_eq(header[i].magic, AG_KEEPER_MAGIC, 8);
-        ck_assert_uint_eq(le32toh(header[i].crc), ag_crc32c(0, &header[i], sizeof header[i] - 4));
+        ck_assert_mem_eq(header[i].magic, SB_RING_MAGIC, 8);
+        ck_assert_uint_eq(le32toh(header[i].crc), sb_crc32c(0, &header[i], sizeof header[i] - 4));
         seen->file_bytes += size[i];
         order[n++] = i;
     }

@@ -7,7 +7,7 @@
 
 /* Of one ring, read whole. */
 struct seen {
-    uint64_t kept[2], dropped[2], records, ends[2], events;
+    uint64_t kept[2], dropped[2], records, ends[2], events, runs;
     uint64_t first_position, end_position, file_bytes;
     int torn;
     unsigned char *data[2];

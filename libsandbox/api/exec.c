@@ -43,6 +43,13 @@ static int check_options(const struct sandbox_exec_options *options, struct sand
         r = sb_check_env_list(options->env, "env", error);
     if (!r && options->deadline_ms < 0)
         r = sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "deadline_ms", .hint = "use 0 for none"), "deadline_ms is negative");
+    if (!r && options->journal_max && (options->journal_max < 8192 || options->journal_max > INT64_C(1) << 30))
+        r = sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "journal_max", .hint = "8 KiB to 1 GiB, or 0 for none"),
+                    "journal_max is %lld", (long long)options->journal_max);
+    for (int i = 1; !r && i < 3; i++)
+        if (options->journal_max && fds[i] >= 0)
+            r = sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = stream_fields[i], .hint = "read it by sandbox_exec_log_open()"),
+                        "with a journal %s can't be a descriptor", stream_fields[i]);
     for (int i = 0; !r && i < 3; i++) {
         if (fds[i] >= 0)
             r = check_fd(fds[i], i, error);
@@ -103,18 +110,35 @@ static int run(struct sandbox *sandbox, struct sandbox_exec *exec, const char *c
     struct sb_driver *driver = sandbox->host->driver;
     struct sb_exec_request request = {
         .argv = argv, .user = options->user, .workdir = options->workdir, .env = options->env, .deadline_ms = options->deadline_ms,
+        .journal_max = options->journal_max, .fds = { -1, -1, -1 },
     };
     int to_close[] = { -1, -1, -1 };
     int r = 0;
 
     memcpy(request.id, exec->id, sizeof request.id);
-    for (int i = 0; !r && i < 3; i++)
+    for (int i = 0; !r && i < (options->journal_max ? 1 : 3); i++)
         r = make_stream(wanted[i], i, &request.fds[i], &to_close[i], &exec->pipes[i], error);
     if (!r)
         r = driver->ops->exec(driver, sandbox->id, &request, &exec->exec, error);
     for (int i = 0; i < 3; i++)
         sb_close(to_close[i]);
     return r;
+}
+
+static int new_exec(struct sandbox *sandbox, struct sandbox_exec **ret_exec, struct sandbox_error **error)
+{
+    struct sandbox_exec *exec = calloc(1, sizeof *exec);
+
+    if (!exec)
+        return sb_fail_memory(error);
+    atomic_init(&exec->refs, 1);
+    pthread_mutex_init(&exec->lock, NULL);
+    exec->host = sandbox_host_ref(sandbox->host);
+    memcpy(exec->sandbox_id, sandbox->id, sizeof exec->sandbox_id);
+    for (int i = 0; i < 3; i++)
+        exec->pipes[i] = exec->fds[i] = -1;
+    *ret_exec = exec;
+    return 0;
 }
 
 static int exec_begin(struct sandbox *sandbox, const char *const *argv, const struct sandbox_exec_options *options,
@@ -136,14 +160,9 @@ static int exec_begin(struct sandbox *sandbox, const char *const *argv, const st
         return sb_fail_null(error, "ret_exec");
     if (!sandbox->host->driver->ops->exec)
         return sb_fail_slot(error, sandbox->host, "exec", NULL);
-    exec = calloc(1, sizeof *exec);
-    if (!exec)
-        return sb_fail_memory(error);
-    atomic_init(&exec->refs, 1);
-    pthread_mutex_init(&exec->lock, NULL);
-    exec->host = sandbox_host_ref(sandbox->host);
-    for (int i = 0; i < 3; i++)
-        exec->pipes[i] = exec->fds[i] = -1;
+    r = new_exec(sandbox, &exec, error);
+    if (r)
+        return r;
     r = sb_id_new(exec->id);
     r = r ? sb_fail_errno(error, -r, "id", "no random bytes for an id") : run(sandbox, exec, argv, &known, error);
     if (r)
@@ -159,6 +178,46 @@ int sandbox_exec(struct sandbox *sandbox, const char *const *argv, const struct 
     struct sandbox_error *failure = NULL;
 
     return sb_leave(exec_begin(sandbox, argv, options, ret_exec, &failure), &failure, error, "exec", sandbox ? sandbox->host : NULL);
+}
+
+/* id NULL: the daemon's. */
+static int exec_attach(struct sandbox *sandbox, const char *id, struct sandbox_exec **ret_exec, struct sandbox_error **error)
+{
+    struct sandbox_exec *exec;
+    int r;
+
+    if (!sandbox->host->driver->ops->exec_open)
+        return sb_fail_slot(error, sandbox->host, "exec_open", NULL);
+    r = new_exec(sandbox, &exec, error);
+    if (r)
+        return r;
+    exec->attached = 1;
+    if (id)
+        memcpy(exec->id, id, sizeof exec->id);
+    r = sandbox->host->driver->ops->exec_open(sandbox->host->driver, sandbox->id, id, &exec->exec, error);
+    if (r)
+        destroy(exec);
+    else
+        *ret_exec = exec;
+    return r;
+}
+
+static int exec_open(struct sandbox *sandbox, const char *id, struct sandbox_exec **ret_exec, struct sandbox_error **error)
+{
+    int r = sb_sandbox_check(sandbox, error);
+
+    if (!r && !sb_id_valid(id))
+        r = sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "id"), "id is not %d lowercase hexadecimal digits", SANDBOX_ID_LENGTH);
+    if (!r && !ret_exec)
+        r = sb_fail_null(error, "ret_exec");
+    return r ? r : exec_attach(sandbox, id, ret_exec, error);
+}
+
+int sandbox_exec_open(struct sandbox *sandbox, const char *id, struct sandbox_exec **ret_exec, struct sandbox_error **error)
+{
+    struct sandbox_error *failure = NULL;
+
+    return sb_leave(exec_open(sandbox, id, ret_exec, &failure), &failure, error, "attach", sandbox ? sandbox->host : NULL);
 }
 
 struct sandbox_exec *sandbox_exec_ref(struct sandbox_exec *exec)
@@ -198,7 +257,9 @@ static int take(struct sandbox_exec *exec, int stream, int *ret_fd, struct sandb
     if (exec->pipes[stream] >= 0)
         *ret_fd = SB_TAKE_FD(exec->pipes[stream]);
     else
-        r = sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = stream_fields[stream]),
+        r = sb_fail(error,
+                    SB_ARGS(SANDBOX_EINVALID, .field = stream_fields[stream],
+                            .hint = exec->attached ? "who started it has its pipes; give it a journal to read its output elsewhere" : NULL),
                     "%s is no pipe, or its end was taken", names[stream]);
     pthread_mutex_unlock(&exec->lock);
     return r;
@@ -306,4 +367,26 @@ int sandbox_exec_kill(struct sandbox_exec *exec, int signal, unsigned int flags,
     struct sandbox_error *failure = NULL;
 
     return sb_leave(exec_kill(exec, signal, flags, &failure), &failure, error, "kill", exec ? exec->host : NULL);
+}
+
+static int wait_for_daemon(struct sandbox *sandbox, int64_t timeout_ms, struct sandbox_exec_result *result, struct sandbox_error **error)
+{
+    struct sandbox_exec *exec = NULL;
+    int r = sb_sandbox_check(sandbox, error);
+
+    if (!r)
+        r = sb_check_timeout(timeout_ms, "timeout_ms", error);
+    if (!r)
+        r = exec_attach(sandbox, NULL, &exec, error);
+    if (!r)
+        r = wait_for(exec, timeout_ms, result, error);
+    sandbox_exec_unref(exec);
+    return r;
+}
+
+int sandbox_wait(struct sandbox *sandbox, int64_t timeout_ms, struct sandbox_exec_result *result, struct sandbox_error **error)
+{
+    struct sandbox_error *failure = NULL;
+
+    return sb_leave(wait_for_daemon(sandbox, timeout_ms, result, &failure), &failure, error, "wait", sandbox ? sandbox->host : NULL);
 }

@@ -9,6 +9,8 @@ struct sandbox_exec {
     atomic_int refs;
     struct sandbox_host *host;
     char id[SB_ID_SIZE];
+    char sandbox_id[SB_ID_SIZE];
+    int attached; /* by its id: it has no pipes here */
     struct sb_exec *exec;
     pthread_mutex_t lock;
     /* under the lock */

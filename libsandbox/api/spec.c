@@ -92,6 +92,11 @@ int sandbox_spec_set_cpu_max(struct sandbox_spec *spec, int64_t millicpus, struc
     SET(sb_spec_set_cpu_max(spec, millicpus, &failure), error);
 }
 
+int sandbox_spec_set_log_max(struct sandbox_spec *spec, int64_t bytes, struct sandbox_error **error)
+{
+    SET(sb_spec_set_log_max(spec, bytes, &failure), error);
+}
+
 int sandbox_spec_set_lifetime(struct sandbox_spec *spec, int lifetime, struct sandbox_error **error)
 {
     SET(sb_spec_set_lifetime(spec, lifetime, &failure), error);

@@ -114,7 +114,7 @@ json_t *sb_spec_to_json(const struct sandbox_spec *spec)
         put(object, "lifetime", json_string(lifetimes[spec->lifetime])) ||
         put(object, "network", json_string(networks[spec->network])) ||
         put(object, "memory_max", json_integer(spec->memory_max)) || put(object, "pids_max", json_integer(spec->pids_max)) ||
-        put(object, "cpu_max", json_integer(spec->cpu_max))) {
+        put(object, "cpu_max", json_integer(spec->cpu_max)) || put(object, "log_max", json_integer(spec->log_max))) {
         json_decref(object);
         return NULL;
     }
@@ -300,6 +300,7 @@ static const struct member members[] = {
     { "memory_max", .set_int = sb_spec_set_memory_max },
     { "pids_max", .set_int = sb_spec_set_pids_max },
     { "cpu_max", .set_int = sb_spec_set_cpu_max },
+    { "log_max", .set_int = sb_spec_set_log_max },
 };
 
 static int read_member(struct sandbox_spec *spec, const char *key, const json_t *value, struct sandbox_error **error)

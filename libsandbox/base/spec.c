@@ -162,6 +162,7 @@ struct sandbox_spec *sb_spec_copy(const struct sandbox_spec *spec)
     copy->memory_max = spec->memory_max;
     copy->pids_max = spec->pids_max;
     copy->cpu_max = spec->cpu_max;
+    copy->log_max = spec->log_max;
     return copy;
 }
 
@@ -297,6 +298,15 @@ int sb_spec_set_cpu_max(struct sandbox_spec *spec, int64_t millicpus, struct san
 
     if (!r)
         spec->cpu_max = millicpus;
+    return r;
+}
+
+int sb_spec_set_log_max(struct sandbox_spec *spec, int64_t bytes, struct sandbox_error **error)
+{
+    int r = sb_check_limit(bytes, 8192, INT64_C(1) << 50, "log_max", error);
+
+    if (!r)
+        spec->log_max = bytes;
     return r;
 }
 

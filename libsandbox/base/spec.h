@@ -38,6 +38,7 @@ struct sandbox_spec {
     int lifetime;
     int network;
     int64_t memory_max, pids_max, cpu_max; /* 0: none / default */
+    int64_t log_max;                       /* 0: default */
     size_t labels_bytes, env_bytes, mounts_bytes; /* in use, so that the record on disk stays readable (rules.h) */
 };
 
@@ -65,6 +66,7 @@ int sb_spec_set_fuse(struct sandbox_spec *spec, int fuse, struct sandbox_error *
 int sb_spec_set_memory_max(struct sandbox_spec *spec, int64_t bytes, struct sandbox_error **error);
 int sb_spec_set_pids_max(struct sandbox_spec *spec, int64_t pids, struct sandbox_error **error);
 int sb_spec_set_cpu_max(struct sandbox_spec *spec, int64_t millicpus, struct sandbox_error **error);
+int sb_spec_set_log_max(struct sandbox_spec *spec, int64_t bytes, struct sandbox_error **error);
 int sb_spec_set_lifetime(struct sandbox_spec *spec, int lifetime, struct sandbox_error **error);
 int sb_spec_set_network(struct sandbox_spec *spec, int network, struct sandbox_error **error);
 int sb_spec_set_read_only(struct sandbox_spec *spec, int read_only, struct sandbox_error **error);
@@ -85,6 +87,7 @@ int sb_spec_set_fuse(struct sandbox_spec *spec, int fuse, struct sandbox_error *
 int sb_spec_set_memory_max(struct sandbox_spec *spec, int64_t bytes, struct sandbox_error **error);
 int sb_spec_set_pids_max(struct sandbox_spec *spec, int64_t pids, struct sandbox_error **error);
 int sb_spec_set_cpu_max(struct sandbox_spec *spec, int64_t millicpus, struct sandbox_error **error);
+int sb_spec_set_log_max(struct sandbox_spec *spec, int64_t bytes, struct sandbox_error **error);
 int sb_spec_set_lifetime(struct sandbox_spec *spec, int lifetime, struct sandbox_error **error);
 int sb_spec_set_network(struct sandbox_spec *spec, int network, struct sandbox_error **error);
 int sb_spec_set_read_only(struct sandbox_spec *spec, int read_only, struct sandbox_error **error);

@@ -76,6 +76,7 @@ static void fill(void)
     accepted(sb_spec_set_memory_max(spec, 1 << 20, &error));
     accepted(sb_spec_set_pids_max(spec, 4194304, &error));
     accepted(sb_spec_set_cpu_max(spec, 10, &error));
+    accepted(sb_spec_set_log_max(spec, 8192, &error));
     accepted(sb_spec_set_lifetime(spec, SANDBOX_LIFETIME_DETACHED, &error));
     accepted(sb_spec_set_network(spec, SANDBOX_NETWORK_NONE, &error));
     accepted(sb_spec_add_mount(spec, &bind, &error));
@@ -87,7 +88,7 @@ static const char filled[] =
     "{\"capabilities\":[\"SYS_ADMIN\",\"CHECKPOINT_RESTORE\"],\"cpu_max\":10,"
     "\"daemon\":[\"/bin/layerfs\",\"--mount\",{\"base64\":\"//4=\"},\"\"],\"env\":[\"PATH=/bin\",{\"base64\":\"T0REPWE9Yv8=\"}],"
     "\"fuse\":true,\"hostname\":\"host-1.example\",\"image\":\"debian\",\"labels\":{\"a\":\"\",\"z\":\"caf\xc3\xa9\"},"
-    "\"lifetime\":\"detached\",\"memory_max\":1048576,\"mounts\":["
+    "\"lifetime\":\"detached\",\"log_max\":8192,\"memory_max\":1048576,\"mounts\":["
     "{\"max_bytes\":0,\"read_only\":true,\"source\":{\"base64\":\"L3Nydi//L2lu\"},\"target\":\"/in\",\"type\":\"bind\"},"
     "{\"max_bytes\":0,\"read_only\":false,\"source\":\"store\",\"target\":\"/store\",\"type\":\"volume\"},"
     "{\"max_bytes\":1048576,\"read_only\":false,\"source\":\"\",\"target\":\"/scratch\",\"type\":\"tmpfs\"}],"
@@ -95,7 +96,7 @@ static const char filled[] =
     "\"workdir\":\"/work/../tmp\"}";
 static const char empty[] =
     "{\"capabilities\":[],\"cpu_max\":0,\"daemon\":[],\"env\":[],\"fuse\":false,\"hostname\":\"\",\"image\":\"host\",\"labels\":{},"
-    "\"lifetime\":\"owned\",\"memory_max\":0,\"mounts\":[],\"name\":\"\",\"network\":\"none\",\"pids_max\":0,\"read_only\":false,"
+    "\"lifetime\":\"owned\",\"log_max\":0,\"memory_max\":0,\"mounts\":[],\"name\":\"\",\"network\":\"none\",\"pids_max\":0,\"read_only\":false,"
     "\"user\":\"\",\"workdir\":\"\"}";
 
 static void round_trip(const char *expected)
@@ -303,6 +304,7 @@ START_TEST(numbers_are_checked)
     refused(sb_spec_set_pids_max(spec, 4194305, &error), SANDBOX_EINVALID, "pids_max");
     accepted(sb_spec_set_pids_max(spec, 1, &error));
     refused(sb_spec_set_cpu_max(spec, 9, &error), SANDBOX_EINVALID, "cpu_max");
+    refused(sb_spec_set_log_max(spec, 8191, &error), SANDBOX_EINVALID, "log_max");
     refused(sb_spec_set_cpu_max(spec, INT64_MAX, &error), SANDBOX_EINVALID, "cpu_max");
     refused(sb_spec_set_fuse(spec, 2, &error), SANDBOX_EINVALID, "fuse");
     refused(sb_spec_set_read_only(spec, -1, &error), SANDBOX_EINVALID, "read_only");

@@ -55,8 +55,9 @@ struct sb_exec_request {
     const char *user;           /* NULL: the spec's */
     const char *workdir;        /* NULL: the spec's */
     const char *const *env;     /* NULL or added to the spec's */
-    int fds[3];                 /* the command's own ends (0 stdin, 1 stdout, 2 stderr), never -1; borrowed for the call */
+    int fds[3];                 /* the command's own ends (0 stdin, 1 stdout, 2 stderr), never -1 (but see journal_max); borrowed for the call */
     int64_t deadline_ms;        /* 0: none */
+    int64_t journal_max;        /* 0: none; else fds[1] and fds[2] are -1 */
 };
 
 struct sb_exec_ops {
@@ -69,6 +70,25 @@ struct sb_exec_ops {
 struct sb_exec {
     const struct sb_exec_ops *ops;
     int fd; /* polls readable (level-triggered) once it has ended */
+    int journal; /* 1: it has one */
+};
+
+struct sb_log;
+struct sb_log_ops {
+    /* Without waiting: 1: a record; 0: the end (as often as asked); 2: nothing yet; negative: failed. */
+    int (*next)(struct sb_log *log, struct sandbox_log_record *ret_record, struct sandbox_error **error);
+    void (*free)(struct sb_log *log);
+};
+
+struct sb_log {
+    const struct sb_log_ops *ops;
+    int fd; /* followed: polls readable when there may be more, after a 2; else -1 */
+};
+
+struct sb_log_request {
+    const char *exec_id;  /* NULL: the sandbox's own */
+    int this_run;         /* from the daemon's last start on; nothing before it was started */
+    struct sandbox_log_options options;
 };
 
 struct sb_forward_ops {
@@ -91,14 +111,16 @@ struct sb_driver_ops {
     int (*stop)(struct sb_driver *driver, const char *id, int64_t grace_ms, struct sb_op **ret_op, struct sandbox_error **error);
     int (*remove)(struct sb_driver *driver, const char *id, struct sb_op **ret_op, struct sandbox_error **error);
     int (*kill)(struct sb_driver *driver, const char *id, int signal, struct sandbox_error **error);
-    /* Is there a sandbox of this id (also a damaged one)? NULL: inspect answers that. */
-    int (*open)(struct sb_driver *driver, const char *id, struct sandbox_error **error);
     int (*inspect)(struct sb_driver *driver, const char *id, json_t **ret_json, struct sandbox_error **error);
     /* An array of sandbox documents, filtered. */
     int (*list)(struct sb_driver *driver, const struct sandbox_list_options *options, json_t **ret_json, struct sandbox_error **error);
     /* Bounded (5 s) wait for the start, then returns. */
     int (*exec)(struct sb_driver *driver, const char *id, const struct sb_exec_request *request, struct sb_exec **ret_exec,
                 struct sandbox_error **error);
+    /* By its id; NULL: the daemon. */
+    int (*exec_open)(struct sb_driver *driver, const char *id, const char *exec_id, struct sb_exec **ret_exec, struct sandbox_error **error);
+    int (*log_open)(struct sb_driver *driver, const char *id, const struct sb_log_request *request, struct sb_log **ret_log,
+                    struct sandbox_error **error);
     int (*dial)(struct sb_driver *driver, const char *id, int port, int64_t timeout_ms, int *ret_fd, struct sandbox_error **error);
     /* It stays when the sandbox stops, and serves again when that was started again. */
     int (*forward_open)(struct sb_driver *driver, const char *id, int port, int local_port, struct sb_forward **ret_forward,

@@ -2,7 +2,7 @@
  * Commands in a live sandbox. An exec is a connection to init that stands until the command has
  * ended: its descriptor polls readable then, and what comes on it is the end. The pipes pass to init directly, no byte of the
  * command's goes through this library. */
-#include "engine.h"
+#include "exec.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -16,17 +16,7 @@
 
 enum { START_MS = 8000 }; /* init itself gives up on a start after 5 s and says so */
 
-struct local_exec {
-    struct sb_exec exec;
-    pthread_mutex_t lock;
-    int ended;
-    struct sandbox_exec_result result;
-    char id[SB_ID_SIZE];
-    json_t *cgroups;   /* with a memory limit: to tell who was killed for want of memory */
-    int64_t oom_kills; /* when it started */
-};
-
-static void take_end(struct local_exec *x, const struct sb_reply *reply)
+static void take_end(struct sb_local_exec *x, const struct sb_reply *reply)
 {
     x->ended = 1;
     x->result = (struct sandbox_exec_result)SANDBOX_EXEC_RESULT_INIT;
@@ -46,7 +36,7 @@ static void take_end(struct local_exec *x, const struct sb_reply *reply)
 
 static int collect(struct sb_exec *exec, struct sandbox_exec_result *ret_result, struct sandbox_error **error)
 {
-    struct local_exec *x = (struct local_exec *)exec;
+    struct sb_local_exec *x = (struct sb_local_exec *)exec;
     struct sb_reply reply;
     int r = 0;
 
@@ -72,8 +62,16 @@ static int kill_exec(struct sb_exec *exec, int signal, unsigned int flags, struc
     struct sb_request request = { .type = SB_REQUEST_KILL,
                                   .signal = signal,
                                   .flags = flags & SANDBOX_KILL_DESCENDANTS ? SB_REQUEST_DESCENDANTS : 0 };
+    struct sb_local_exec *x = (struct sb_local_exec *)exec;
     struct sandbox_error *why = NULL;
-    int r = sb_link_send(exec->fd, &request, NULL, NULL, 0, &why);
+    int ended, r;
+
+    pthread_mutex_lock(&x->lock);
+    ended = x->ended;
+    pthread_mutex_unlock(&x->lock);
+    if (ended) /* its descriptor need not be a connection */
+        return 0;
+    r = sb_link_send(exec->fd, &request, NULL, NULL, 0, &why);
 
     if (r == SANDBOX_ENOTRUNNING) /* it had ended already */
         r = 0;
@@ -86,7 +84,7 @@ static int kill_exec(struct sb_exec *exec, int signal, unsigned int flags, struc
 
 static void free_exec(struct sb_exec *exec)
 {
-    struct local_exec *x = (struct local_exec *)exec;
+    struct sb_local_exec *x = (struct sb_local_exec *)exec;
 
     pthread_mutex_destroy(&x->lock);
     sb_close(exec->fd);
@@ -105,11 +103,15 @@ static int is_root(const char *user)
 static int send_exec(const struct sb_record *record, int link, const struct sb_exec_request *q, const char *user,
                      const char *workdir, struct sandbox_error **error)
 {
-    struct sb_request request = { .type = SB_REQUEST_EXEC, .timeout_ms = q->deadline_ms };
+    struct sb_request request = { .type = SB_REQUEST_EXEC, .timeout_ms = q->deadline_ms, .journal_max = q->journal_max };
     struct sb_blob blob = { 0 };
     char **env;
     size_t n;
-    int r = sb_environment(record, q->env, is_root(user), &env, &n, error);
+    int r;
+
+    if (sb_exec_id_parse(q->id, request.exec_id))
+        return sb_fail(error, SB_ARGS(SANDBOX_EINTERNAL, .field = "id"), "the exec's id is no id");
+    r = sb_environment(record, q->env, is_root(user), &env, &n, error);
 
     if (r)
         return r;
@@ -118,15 +120,26 @@ static int send_exec(const struct sb_record *record, int link, const struct sb_e
         request.argc = blob.argc;
         request.envc = blob.envc;
         request.blob_size = (uint32_t)blob.size;
-        r = sb_link_send(link, &request, blob.data, q->fds, 3, error);
+        r = sb_link_send(link, &request, blob.data, q->fds, q->journal_max ? 1 : 3, error);
     }
     free(blob.data);
     sb_list_free(env);
     return r;
 }
 
+/* A journal is kept by the keeper, and not every sandbox has one. */
+static int check_journal(const struct sb_record *record, const struct sb_exec_request *request, struct sandbox_error **error)
+{
+    if (!request->journal_max || sb_launch_is_kept(record))
+        return 0;
+    return sb_fail(error,
+                   SB_ARGS(SANDBOX_EUNSUPPORTED, .phase = "journal", .field = "journal_max",
+                           .hint = "make the sandbox with a daemon, or with SANDBOX_LIFETIME_DETACHED"),
+                   "this sandbox has no keeper to write a journal");
+}
+
 /* Sends the command and waits until it was executed, or why not. */
-static int start_exec(struct sb_engine *engine, const char *id, const struct sb_exec_request *request, struct local_exec *x,
+static int start_exec(struct sb_engine *engine, const char *id, const struct sb_exec_request *request, struct sb_local_exec *x,
                       struct sandbox_error **error)
 {
     SB_FREE char *user = NULL, *workdir = NULL;
@@ -134,6 +147,8 @@ static int start_exec(struct sb_engine *engine, const char *id, const struct sb_
     struct sb_reply reply;
     int r = sb_record_open(engine, id, SB_LOCK_NONE, &record, error);
 
+    if (!r)
+        r = check_journal(&record, request, error);
     if (!r)
         r = sb_link_open(engine, id, &x->exec.fd, error);
     if (!r && record.spec->memory_max) {
@@ -157,17 +172,28 @@ static int start_exec(struct sb_engine *engine, const char *id, const struct sb_
     return r;
 }
 
-int sb_engine_exec(struct sb_driver *driver, const char *id, const struct sb_exec_request *request, struct sb_exec **ret_exec,
-                   struct sandbox_error **error)
+int sb_local_exec_new(struct sb_local_exec **ret, struct sandbox_error **error)
 {
-    struct local_exec *x = calloc(1, sizeof *x);
-    int r;
+    struct sb_local_exec *x = calloc(1, sizeof *x);
 
     if (!x)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
     pthread_mutex_init(&x->lock, NULL);
     x->exec.ops = &exec_ops;
     x->exec.fd = -1;
+    *ret = x;
+    return 0;
+}
+
+int sb_engine_exec(struct sb_driver *driver, const char *id, const struct sb_exec_request *request, struct sb_exec **ret_exec,
+                   struct sandbox_error **error)
+{
+    struct sb_local_exec *x = NULL;
+    int r = sb_local_exec_new(&x, error);
+
+    if (r)
+        return r;
+    x->exec.journal = request->journal_max != 0;
     r = start_exec((struct sb_engine *)driver, id, request, x, error);
     if (r) {
         free_exec(&x->exec);

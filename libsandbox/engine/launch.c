@@ -109,14 +109,23 @@ static int make_early(struct sb_launch *launch, const struct sb_record *record, 
     return 0;
 }
 
-static int start_program(struct sb_engine *engine, struct sb_launch *launch, const struct early *e, struct sandbox_error **error)
+int sb_launch_is_kept(const struct sb_record *record)
 {
-    static char name[] = "sandbox-agent", stage[] = "stage", keeper[] = "keeper", log_bytes[] = "16777216";
-    char *const plain[] = { name, stage, NULL }, *const kept[] = { name, keeper, log_bytes, NULL };
+    return record->spec->daemon || record->spec->lifetime == SANDBOX_LIFETIME_DETACHED;
+}
+
+static int start_program(struct sb_engine *engine, struct sb_launch *launch, const struct sb_record *record, const struct early *e,
+                         struct sandbox_error **error)
+{
+    static char name[] = "sandbox-agent", stage[] = "stage", keeper[] = "keeper", yes[] = "1", no[] = "0";
+    char log_bytes[24];
+    char *const plain[] = { name, stage, NULL };
+    char *const kept[] = { name, keeper, log_bytes, record->spec->lifetime == SANDBOX_LIFETIME_DETACHED ? yes : no, NULL };
     struct sb_spawn_fd map[SB_FD_STAGE_END];
     int program, r;
     pid_t pid;
 
+    snprintf(log_bytes, sizeof log_bytes, "%lld", (long long)(record->spec->log_max ? record->spec->log_max : SB_LOG_MAX));
     r = sb_engine_program(engine, "sandbox-agent", &program, error);
     if (r)
         return r;
@@ -183,7 +192,7 @@ int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct s
 {
     struct sb_limits limits = { record->spec->memory_max, record->spec->pids_max, record->spec->cpu_max };
     struct sb_launch launch = {
-        .engine = engine, .control = -1, .stage = -1, .init = -1, .epoll = -1, .kept = record->spec->daemon != NULL
+        .engine = engine, .control = -1, .stage = -1, .init = -1, .epoll = -1, .kept = sb_launch_is_kept(record)
     };
     struct early early = { -1, -1, -1, -1, -1 };
     struct epoll_event e = { .events = EPOLLIN };
@@ -192,7 +201,7 @@ int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct s
     sb_children_reap(engine);
     r = make_early(&launch, record, &early, error);
     if (!r)
-        r = start_program(engine, &launch, &early, error);
+        r = start_program(engine, &launch, record, &early, error);
     if (!r)
         r = sb_cgroups_make(&engine->cgroups, record->id, &limits, &record->map, error);
     if (!r)

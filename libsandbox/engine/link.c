@@ -193,6 +193,9 @@ int sb_link_start_error(const struct sb_reply *reply, const char *command, const
     case SB_STEP_DEADLINE:
         return sb_fail(error, SB_ARGS(SANDBOX_ETIMEDOUT, .sys_errno = e, .phase = "execve"), "%s was not executed within 5 s",
                        command);
+    case SB_STEP_JOURNAL:
+        return sb_fail(error, SB_ARGS(SANDBOX_EBUSY, .sys_errno = e, .phase = "journal", .field = "journal_max", .retryable = 1),
+                       "no journal can be begun now: %d commands have one, or the keeper does not keep up", SB_JOURNALS_MAX);
     case SB_STEP_DIAL:
         return sb_fail_errno(error, e, "dial", "the port does not answer");
     case SB_STEP_FORK:

@@ -63,6 +63,7 @@ struct sandbox_image;      /**< an image as it was at one moment */
 struct sandbox_image_list; /**< images found by sandbox_image_list() */
 struct sandbox_volume;     /**< a volume as it was at one moment */
 struct sandbox_volume_list;
+struct sandbox_log;     /**< output that was kept, being read */
 struct sandbox_forward; /**< a listener on 127.0.0.1 that leads to a sandbox's port */
 
 /** What a failed call returns. The values are part of the ABI. */
@@ -259,6 +260,11 @@ SANDBOX_API int sandbox_spec_set_memory_max(struct sandbox_spec *spec, int64_t b
 SANDBOX_API int sandbox_spec_set_pids_max(struct sandbox_spec *spec, int64_t pids, struct sandbox_error **error);
 /** CPU time per time in thousandths of one CPU, 10 or more; 0: no limit. EUNSUPPORTED at create without a cgroup. Since 0.1. */
 SANDBOX_API int sandbox_spec_set_cpu_max(struct sandbox_spec *spec, int64_t millicpus, struct sandbox_error **error);
+/**
+ * How many bytes of the daemon's stdout and stderr are kept, 8 KiB to 1 PiB; 0: the default of 16 MiB. What is older makes room, a
+ * daemon never waits for a reader of its log. Since 0.1.
+ */
+SANDBOX_API int sandbox_spec_set_log_max(struct sandbox_spec *spec, int64_t bytes, struct sandbox_error **error);
 /** enum sandbox_lifetime. Since 0.1. */
 SANDBOX_API int sandbox_spec_set_lifetime(struct sandbox_spec *spec, int lifetime, struct sandbox_error **error);
 /** enum sandbox_network. Since 0.1. */
@@ -331,7 +337,7 @@ SANDBOX_API const char *sandbox_info_get_image_digest(const struct sandbox_info 
 SANDBOX_API int64_t sandbox_info_get_created_ms(const struct sandbox_info *info);
 /** A label's value, or NULL. Since 0.1. */
 SANDBOX_API const char *sandbox_info_get_label(const struct sandbox_info *info, const char *key);
-/** Everything as one JSON object; byte strings that are not UTF-8 are {"base64": …}; an empty list is []. "" when memory is short. Since 0.1. */
+/** Everything as one JSON object; byte strings that are not UTF-8 are {"base64": …}; an empty list is []. Since 0.1. */
 SANDBOX_API const char *sandbox_info_get_json(const struct sandbox_info *info);
 
 /** Which sandboxes to list; NULL fields don't filter. */
@@ -365,9 +371,12 @@ struct sandbox_exec_options {
     int stdout_fd;           /**< default SANDBOX_STDIO_PIPE */
     int stderr_fd;           /**< default SANDBOX_STDIO_PIPE */
     int64_t deadline_ms;     /**< 1 or more: after this time the command and all its descendants are killed; 0: none */
+    int64_t journal_max;     /**< 8 KiB to 1 GiB: so much of stdout and stderr is kept in a journal, to be read from any offset by
+                                  sandbox_exec_log_open(), also after this process is gone; stdout_fd and stderr_fd must be
+                                  SANDBOX_STDIO_PIPE or SANDBOX_STDIO_NULL then, and there are no pipes to take; 0: no journal */
 };
 #define SANDBOX_EXEC_OPTIONS_INIT                                                                                                \
-    { sizeof(struct sandbox_exec_options), NULL, NULL, NULL, SANDBOX_STDIO_NULL, SANDBOX_STDIO_PIPE, SANDBOX_STDIO_PIPE, 0 }
+    { sizeof(struct sandbox_exec_options), NULL, NULL, NULL, SANDBOX_STDIO_NULL, SANDBOX_STDIO_PIPE, SANDBOX_STDIO_PIPE, 0, 0 }
 
 enum sandbox_exec_kind {
     SANDBOX_EXEC_EXITED = 1,    /**< ended by itself; code is its exit code */
@@ -395,7 +404,7 @@ struct sandbox_exec_result {
  * Runs a command: argv, ended by NULL, with no shell between. argv[0] is searched in the PATH of the command's environment
  * when it has no '/'. It has no capabilities, no_new_privs and a seccomp filter. Returns once it was executed, or why not:
  * ENOTFOUND (no such command: field "argv"; workdir; user), ENOTEXECUTABLE, ENOTRUNNING, EINVALID, EUNSUPPORTED (a user
- * id that this host cannot map), ELIMIT (too many processes). The caller owns the handle. Since 0.1.
+ * id that this host cannot map; a journal in a sandbox that keeps none), ELIMIT (too many processes). The caller owns the handle. Since 0.1.
  */
 SANDBOX_API int sandbox_exec(struct sandbox *sandbox, const char *const *argv, const struct sandbox_exec_options *options,
                              struct sandbox_exec **ret_exec, struct sandbox_error **error);
@@ -408,6 +417,14 @@ SANDBOX_API const char *sandbox_exec_get_id(const struct sandbox_exec *exec);
 SANDBOX_API int sandbox_exec_take_stdin(struct sandbox_exec *exec, int *ret_fd, struct sandbox_error **error);
 SANDBOX_API int sandbox_exec_take_stdout(struct sandbox_exec *exec, int *ret_fd, struct sandbox_error **error);
 SANDBOX_API int sandbox_exec_take_stderr(struct sandbox_exec *exec, int *ret_fd, struct sandbox_error **error);
+/**
+ * A further handle of an exec by its whole id, from any process, while it runs or after: it waits and kills as the first one does, and
+ * any number of them tell the same end. It has no pipes (take_…: EINVALID). The ends of the last 1,024 commands are known as long as the
+ * sandbox runs; in a sandbox with a daemon or of lifetime detached, the last 1,800 or more also after it ended, and then a command that was
+ * running is SANDBOX_EXEC_LOST. A process killed for want of memory may read as SIGNALLED here. ENOTFOUND: no such exec, or forgotten.
+ * The caller owns the handle. Since 0.1.
+ */
+SANDBOX_API int sandbox_exec_open(struct sandbox *sandbox, const char *id, struct sandbox_exec **ret_exec, struct sandbox_error **error);
 /** A descriptor that polls readable from the moment the command ended. It belongs to the exec: do not read or close it. Since 0.1. */
 SANDBOX_API int sandbox_exec_get_fd(struct sandbox_exec *exec);
 /** Waits for the command's end; result may be NULL. ETIMEDOUT: it still runs. As often as wanted. Since 0.1. */
@@ -452,6 +469,79 @@ SANDBOX_API int sandbox_exec_communicate(struct sandbox_exec *exec, const struct
                                          struct sandbox_error **error);
 /** Releases what communicate stored and makes it empty again. NULL is allowed. Since 0.1. */
 SANDBOX_API void sandbox_output_clear(struct sandbox_output *output);
+
+/* --------------------------------------------------------------------------------------------------- logs ---- */
+
+enum sandbox_log_stream { SANDBOX_LOG_STDOUT = 1, SANDBOX_LOG_STDERR = 2 };
+
+enum sandbox_log_kind {
+    SANDBOX_LOG_OUTPUT = 1,  /**< bytes of a stream, as they were read from it: a line may be in several, several in one */
+    SANDBOX_LOG_LOST = 2,    /**< output is missing here: the cap, a full disk, or (damaged) storage that does not verify */
+    SANDBOX_LOG_STARTED = 3, /**< the daemon (or the exec) begins here */
+    SANDBOX_LOG_ENDED = 4    /**< it ended, and all it had written is above; kind, code and signal say how */
+};
+
+struct sandbox_log_options {
+    size_t size;
+    unsigned int streams; /**< 1 << SANDBOX_LOG_STDOUT | 1 << SANDBOX_LOG_STDERR; 0: both */
+    int follow;           /**< 1: go on with what comes, to the end of the daemon or the sandbox; 0: to the end of what is there */
+    int64_t tail;         /**< begin so many lines before the end of what is there; -1: with all of it */
+    int64_t since_ms;     /**< only what came then or later, wall-clock milliseconds since 1970; 0: any */
+    int64_t until_ms;     /**< only what came before; 0: any */
+    int64_t position;     /**< only what stands at this position or behind, see the record's; 0: any */
+};
+#define SANDBOX_LOG_OPTIONS_INIT { sizeof(struct sandbox_log_options), 0, 0, -1, 0, 0, 0 }
+
+struct sandbox_log_record {
+    size_t size;
+    int kind;          /**< enum sandbox_log_kind */
+    int stream;        /**< output: enum sandbox_log_stream; else 0 */
+    int64_t time_ns;   /**< when it came, wall clock, nanoseconds since 1970; 0: unknown */
+    int64_t position;  /**< bytes of both streams that came before, ever: position + data_size is where to go on another time */
+    const void *data;  /**< output: its bytes, until the next call on this log; any bytes at all. Else NULL */
+    size_t data_size;
+    int64_t lost;      /**< lost: how many bytes; -1: unknown */
+    int damaged;       /**< lost: 1: what is stored does not verify */
+    int exec_kind;     /**< ended: enum sandbox_exec_kind; 0: it was never executed */
+    int code;          /**< ended: as in sandbox_exec_result */
+    int signal;
+};
+#define SANDBOX_LOG_RECORD_INIT { sizeof(struct sandbox_log_record), 0, 0, 0, 0, NULL, 0, 0, 0, 0, -1, 0 }
+
+/**
+ * Opens the log of a sandbox: what its daemon wrote, from the first byte, as far as sandbox_spec_set_log_max() keeps it. From any process,
+ * whatever the sandbox's state. A sandbox that is started again goes on in the same log. options may be NULL. One without a daemon has an
+ * empty log. ENOTFOUND. The caller owns the log. Since 0.1.
+ */
+SANDBOX_API int sandbox_log_open(struct sandbox *sandbox, const struct sandbox_log_options *options, struct sandbox_log **ret_log,
+                                 struct sandbox_error **error);
+/** The same for the journal of an exec (sandbox_exec_options.journal_max). EINVALID when it has none; ENOTFOUND when it is gone: 64 are kept,
+ * of one run of the sandbox. Since 0.1. */
+SANDBOX_API int sandbox_exec_log_open(struct sandbox_exec *exec, const struct sandbox_log_options *options, struct sandbox_log **ret_log,
+                                      struct sandbox_error **error);
+/**
+ * The next record. Returns 1 with a record; 0 at the end; ETIMEDOUT when nothing came in time (timeout_ms 0: polls). A reader that is slower
+ * than the cap gets a record of what it lost, never silence. One call at a time on one log: EBUSY. Since 0.1.
+ */
+SANDBOX_API int sandbox_log_read(struct sandbox_log *log, int64_t timeout_ms, struct sandbox_log_record *ret_record,
+                                 struct sandbox_error **error);
+/** With follow: a descriptor that polls readable when there may be more, once a read has told ETIMEDOUT. It belongs to the log. Negative:
+ * not followed, it never waits. Since 0.1. */
+SANDBOX_API int sandbox_log_get_fd(struct sandbox_log *log);
+/** NULL is allowed. Returns NULL. Since 0.1. */
+SANDBOX_API struct sandbox_log *sandbox_log_close(struct sandbox_log *log);
+/**
+ * Waits until the daemon, as it was last started, has written the marker (1 to 65,536 bytes, in one of the streams; 0: both), from its first
+ * byte on. ret_position (may be NULL) is the position behind it. ETIMEDOUT; ENOTRUNNING when the daemon ended without it: the hint has the
+ * end of its log. Since 0.1.
+ */
+SANDBOX_API int sandbox_log_wait(struct sandbox *sandbox, const void *marker, size_t marker_size, unsigned int streams, int64_t timeout_ms,
+                                 int64_t *ret_position, struct sandbox_error **error);
+/**
+ * Waits until the daemon has ended; result (may be NULL) says how. At once when it had already, also in a sandbox that was stopped.
+ * ENOTRUNNING: it was never started. Since 0.1.
+ */
+SANDBOX_API int sandbox_wait(struct sandbox *sandbox, int64_t timeout_ms, struct sandbox_exec_result *result, struct sandbox_error **error);
 
 /* ---------------------------------------------------------------------------------------------- endpoints ---- */
 

@@ -43,7 +43,8 @@ AT(sandbox_exec_options, stdin_fd, 32);
 AT(sandbox_exec_options, stdout_fd, 36);
 AT(sandbox_exec_options, stderr_fd, 40);
 AT(sandbox_exec_options, deadline_ms, 48);
-SIZE(sandbox_exec_options, 56);
+AT(sandbox_exec_options, journal_max, 56);
+SIZE(sandbox_exec_options, 64);
 
 AT(sandbox_exec_result, size, 0);
 AT(sandbox_exec_result, kind, 8);
@@ -54,6 +55,36 @@ AT(sandbox_exec_result, user_us, 24);
 AT(sandbox_exec_result, system_us, 32);
 AT(sandbox_exec_result, max_rss, 40);
 SIZE(sandbox_exec_result, 48);
+
+AT(sandbox_log_options, size, 0);
+AT(sandbox_log_options, streams, 8);
+AT(sandbox_log_options, follow, 12);
+AT(sandbox_log_options, tail, 16);
+AT(sandbox_log_options, since_ms, 24);
+AT(sandbox_log_options, until_ms, 32);
+AT(sandbox_log_options, position, 40);
+SIZE(sandbox_log_options, 48);
+
+AT(sandbox_log_record, size, 0);
+AT(sandbox_log_record, kind, 8);
+AT(sandbox_log_record, stream, 12);
+AT(sandbox_log_record, time_ns, 16);
+AT(sandbox_log_record, position, 24);
+AT(sandbox_log_record, data, 32);
+AT(sandbox_log_record, data_size, 40);
+AT(sandbox_log_record, lost, 48);
+AT(sandbox_log_record, damaged, 56);
+AT(sandbox_log_record, exec_kind, 60);
+AT(sandbox_log_record, code, 64);
+AT(sandbox_log_record, signal, 68);
+SIZE(sandbox_log_record, 72);
+
+VALUE(SANDBOX_LOG_STDOUT, 1);
+VALUE(SANDBOX_LOG_STDERR, 2);
+VALUE(SANDBOX_LOG_OUTPUT, 1);
+VALUE(SANDBOX_LOG_LOST, 2);
+VALUE(SANDBOX_LOG_STARTED, 3);
+VALUE(SANDBOX_LOG_ENDED, 4);
 
 AT(sandbox_communicate_options, size, 0);
 AT(sandbox_communicate_options, input, 8);

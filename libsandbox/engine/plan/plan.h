@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "idmap.h"
+#include "ring-format.h"
 
 #define SB_PLAN_MAGIC 0x53424f58u
 #define SB_PLAN_VERSION 1u
@@ -112,12 +113,17 @@ enum sb_request_type {
     SB_REQUEST_DIAL,
     SB_REQUEST_STATUS,
     SB_REQUEST_KILL,     /* on an exec's connection: that exec; else the daemon */
-    SB_REQUEST_SHUTDOWN  /* SIGTERM to the daemon; init ends when it has, or after `timeout_ms` */
+    SB_REQUEST_SHUTDOWN, /* SIGTERM to the daemon; init ends when it has, or after `timeout_ms` */
+    SB_REQUEST_ATTACH = 8 /* to the exec with that id (all zero: the daemon): STARTED and, once, EXITED; else FAILED with ENOENT */
 };
 
 #define SB_REQUEST_INLINE (64 * 1024) /* a larger blob comes in a sealed memfd */
 #define SB_REQUEST_BLOB_MAX (8 * 1024 * 1024)
 #define SB_EXECS_MAX 1024
+#define SB_ENDS_KEPT 1024 /* ends of execs that init remembers */
+#define SB_LOG_MAX (16 << 20) /* of a daemon's log where the spec does not say */
+#define SB_JOURNALS_MAX 64
+#define SB_JOURNAL_BYTES_MAX (INT64_C(1) << 30)
 
 enum sb_request_flags { SB_REQUEST_BLOB_FD = 1 << 0, SB_REQUEST_DESCENDANTS = 1 << 1 };
 
@@ -128,6 +134,8 @@ struct sb_request {
     int32_t signal, port;
     uint32_t reserved;
     int64_t timeout_ms; /* exec: deadline; start of it: 0 none. dial, shutdown: bound */
+    uint8_t exec_id[32]; /* exec, attach */
+    int64_t journal_max; /* exec: bytes; not 0: only stdin comes along, the outputs go to keeper */
 };
 
 enum sb_reply_type {
@@ -142,7 +150,8 @@ enum sb_reply_type {
 /* Where a start failed. */
 enum sb_start_step {
     SB_STEP_REQUEST = 1, SB_STEP_FORK, SB_STEP_USER, SB_STEP_GROUPS, SB_STEP_IDS, SB_STEP_WORKDIR, SB_STEP_CAPABILITIES, SB_STEP_SECCOMP,
-    SB_STEP_VERIFY, SB_STEP_EXECVE, SB_STEP_DEADLINE, SB_STEP_BUSY, SB_STEP_STATE, SB_STEP_DIAL, SB_STEP_STDIO
+    SB_STEP_VERIFY, SB_STEP_EXECVE, SB_STEP_DEADLINE, SB_STEP_BUSY, SB_STEP_STATE, SB_STEP_DIAL, SB_STEP_STDIO,
+    SB_STEP_JOURNAL
 };
 
 enum sb_daemon_state { SB_DAEMON_NONE = 0, SB_DAEMON_STARTING, SB_DAEMON_RUNNING, SB_DAEMON_EXITED };
@@ -156,12 +165,12 @@ struct sb_reply {
     uint32_t started;      /* STATUS: 1 once START came */
     uint32_t daemon;       /* STATUS: enum sb_daemon_state */
     uint32_t execs;        /* STATUS: running */
-    uint32_t reserved;
+    uint32_t starts;       /* STATUS: of the daemon, by this init */
     int64_t user_us, system_us, max_rss;
     /* STARTED: what the command saw of itself by system calls just before execve */
     uint64_t cap_effective, cap_permitted, cap_inheritable, cap_bounding, cap_ambient;
     uint32_t uid, gid, n_groups, no_new_privs, seccomp;
-    uint32_t reserved2;
+    uint32_t journal; /* STARTED, EXITED of an attach: 1: its output is in a journal */
 };
 
 /* ---- a forward's helper (sandbox-agent forward PORT) ---- */

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Attaching to an exec by its id: the connection becomes a further handle of it, for its end and for signals, however many there are and
+ * whether or not the first one still stands. The last SB_ENDS_KEPT ends are remembered, so that who comes too late still learns the truth. */
+#include "init-loop.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct {
+    struct {
+        uint8_t exec_id[32];
+        struct sb_reply end;
+    } ends[SB_ENDS_KEPT];
+    size_t n; /* ever */
+} past;
+
+static int is_daemon(const uint8_t exec_id[32])
+{
+    static const uint8_t daemon[32];
+
+    return !memcmp(exec_id, daemon, sizeof daemon);
+}
+
+static struct ag_slot *find_running(const uint8_t exec_id[32])
+{
+    if (is_daemon(exec_id))
+        return ag_daemon_slot();
+    for (struct ag_slot *s = ag_loop.slots; s < ag_loop.slots + ag_loop.top; s++)
+        if (!s->daemon && (s->kind == STARTING || s->kind == RUNNING || s->kind == KILLING) &&
+            !memcmp(s->exec_id, exec_id, sizeof s->exec_id))
+            return s;
+    return NULL;
+}
+
+static const struct sb_reply *find_end(const uint8_t exec_id[32])
+{
+    static struct sb_reply daemon;
+    size_t kept = past.n < SB_ENDS_KEPT ? past.n : SB_ENDS_KEPT;
+
+    if (is_daemon(exec_id)) {
+        if (ag_loop.daemon_state != SB_DAEMON_EXITED)
+            return NULL;
+        daemon = ag_loop.daemon_end;
+        return &daemon;
+    }
+    for (size_t i = 0; i < kept; i++)
+        if (!memcmp(past.ends[i].exec_id, exec_id, sizeof past.ends[i].exec_id))
+            return &past.ends[i].end;
+    return NULL;
+}
+
+void ag_attach(struct ag_slot *s, const struct sb_request *q)
+{
+    struct sb_reply started = { .type = SB_REPLY_STARTED };
+    struct ag_slot *target = find_running(q->exec_id);
+    const struct sb_reply *end = target ? NULL : find_end(q->exec_id);
+
+    if (!target && !end) {
+        ag_fail(s, SB_STEP_STATE, ENOENT);
+        return;
+    }
+    started.journal = target ? (uint32_t)target->journal : end->journal;
+    ag_reply(s, &started, -1);
+    if (end) {
+        ag_reply(s, end, -1);
+        return;
+    }
+    s->kind = ATTACHED;
+    s->target = target;
+}
+
+void ag_attach_drop(struct ag_slot *s)
+{
+    for (struct ag_slot *a = ag_loop.slots; a < ag_loop.slots + ag_loop.top; a++)
+        if (a->kind == ATTACHED && a->target == s) {
+            ag_fail(a, SB_STEP_STATE, ENOENT);
+            a->fd = ag_forget(a->fd);
+            a->kind = FREE;
+        }
+}
+
+void ag_attach_ended(struct ag_slot *s)
+{
+    for (struct ag_slot *a = ag_loop.slots; a < ag_loop.slots + ag_loop.top; a++)
+        if (a->kind == ATTACHED && a->target == s) {
+            ag_reply(a, &s->end, -1);
+            a->fd = ag_forget(a->fd);
+            a->kind = FREE;
+        }
+    if (s->daemon) {
+        ag_loop.daemon_end = s->end;
+        return;
+    }
+    s->end.journal = (uint32_t)s->journal;
+    memcpy(past.ends[past.n % SB_ENDS_KEPT].exec_id, s->exec_id, sizeof s->exec_id);
+    past.ends[past.n++ % SB_ENDS_KEPT].end = s->end;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The handle of an exec, shared by who runs it (exec.c) and who attaches to it (attach.c). */
+#ifndef SB_ENGINE_EXEC_H
+#define SB_ENGINE_EXEC_H
+
+#include "engine.h"
+
+struct sb_local_exec {
+    struct sb_exec exec; /* its descriptor is the connection to init */
+    pthread_mutex_t lock;
+    int ended;
+    struct sandbox_exec_result result;
+    char id[SB_ID_SIZE];
+    json_t *cgroups;   /* with a memory limit: to tell who was killed for want of memory */
+    int64_t oom_kills; /* when it started */
+};
+
+int sb_local_exec_new(struct sb_local_exec **ret, struct sandbox_error **error);
+
+#endif
