@@ -201,6 +201,7 @@ static void on_request(struct ag_slot *s)
         ag_dial(s, q);
     } else if (q->type == SB_REQUEST_STATUS) {
         tell_status(s);
+        drop_connection(s); /* who asks for it asks once: its own end needn't wake us then */
     } else if (q->type == SB_REQUEST_SHUTDOWN) {
         shut_down(q);
     } else if (q->type == SB_REQUEST_ATTACH) {
@@ -229,7 +230,9 @@ static void on_connect(void)
             ag_loop.slots[i] = (struct ag_slot){ .kind = IDLE, .fd = fd, .status_fd = -1, .dial_fd = -1, .leaf = -1, .pin = -1 };
             if (i >= ag_loop.top)
                 ag_loop.top = i + 1;
-            ag_watch(fd, ON_CONNECTION, i, EPOLLIN);
+            on_request(&ag_loop.slots[i]); /* it has often been sent by now */
+            if (ag_loop.slots[i].fd == fd)
+                ag_watch(fd, ON_CONNECTION, i, EPOLLIN);
             return;
         }
     struct ag_slot full = { .fd = fd, .kind = IDLE };

@@ -5,11 +5,13 @@
 #include "rules.h"
 
 #include <json.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 struct sandbox_info {
     json_t *document;
-    char *text;
+    _Atomic(char *) text; /* made when it is first asked for: a list of a thousand is mostly read by getters */
     int state;
 };
 
@@ -17,6 +19,9 @@ struct sandbox_list {
     size_t count;
     struct sandbox_info *infos[];
 };
+
+/* Older versions of jansson mark what they write, and entries of a list share parts. */
+static pthread_mutex_t dumping = PTHREAD_MUTEX_INITIALIZER;
 
 static const char *const states[] = {
     [SANDBOX_STATE_CREATING] = "creating", [SANDBOX_STATE_CREATED] = "created", [SANDBOX_STATE_RUNNING] = "running",
@@ -39,8 +44,7 @@ static int info_new(json_t *document, struct sandbox_info **ret_info, struct san
         return sb_fail(error, SB_ARGS(SANDBOX_EPROTOCOL), "the host's answer is not a sandbox's document");
     }
     info = calloc(1, sizeof *info);
-    if (!info || !(info->text = sb_json_dump(document))) {
-        free(info);
+    if (!info) {
         json_decref(document);
         return sb_fail_memory(error);
     }
@@ -78,7 +82,7 @@ struct sandbox_info *sandbox_info_unref(struct sandbox_info *info)
 {
     if (info) {
         json_decref(info->document);
-        free(info->text);
+        free(atomic_load(&info->text));
         free(info);
     }
     return NULL;
@@ -121,7 +125,22 @@ const char *sandbox_info_get_label(const struct sandbox_info *info, const char *
 
 const char *sandbox_info_get_json(const struct sandbox_info *info)
 {
-    return info ? info->text : "";
+    struct sandbox_info *filled = (struct sandbox_info *)info; /* what a caller may read is the same before and after */
+    char *text, *none = NULL;
+
+    if (!info)
+        return "";
+    text = atomic_load(&filled->text);
+    if (text)
+        return text;
+    pthread_mutex_lock(&dumping);
+    text = sb_json_dump(info->document);
+    pthread_mutex_unlock(&dumping);
+    if (text && !atomic_compare_exchange_strong(&filled->text, &none, text)) {
+        free(text);
+        text = none;
+    }
+    return text ? text : "";
 }
 
 static int check_list_options(const struct sandbox_list_options *options, struct sandbox_error **error)

@@ -77,7 +77,8 @@ int sandbox_create(struct sandbox_host *host, const struct sandbox_spec *spec, i
 
 static int open_by_id(struct sandbox_host *host, const char *id, struct sandbox **ret_sandbox, struct sandbox_error **error)
 {
-    json_t *document;
+    const struct sb_driver_ops *ops;
+    json_t *document = NULL;
     int r = sb_host_check(host, error);
 
     if (r)
@@ -87,9 +88,10 @@ static int open_by_id(struct sandbox_host *host, const char *id, struct sandbox 
     if (!sb_id_valid(id))
         return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "id", .hint = "use the whole id; sandbox_host_list() finds by name"),
                        "id is not %d lowercase hexadecimal digits", SANDBOX_ID_LENGTH);
-    if (!host->driver->ops->inspect)
+    ops = host->driver->ops;
+    if (!ops->open && !ops->inspect)
         return sb_fail_slot(error, host, "open", NULL);
-    r = host->driver->ops->inspect(host->driver, id, &document, error);
+    r = ops->open ? ops->open(host->driver, id, error) : ops->inspect(host->driver, id, &document, error);
     if (r)
         return r;
     json_decref(document);

@@ -111,6 +111,8 @@ struct sb_driver_ops {
     int (*stop)(struct sb_driver *driver, const char *id, int64_t grace_ms, struct sb_op **ret_op, struct sandbox_error **error);
     int (*remove)(struct sb_driver *driver, const char *id, struct sb_op **ret_op, struct sandbox_error **error);
     int (*kill)(struct sb_driver *driver, const char *id, int signal, struct sandbox_error **error);
+    /* Is there a sandbox of this id (also a damaged one)? NULL: inspect answers that. */
+    int (*open)(struct sb_driver *driver, const char *id, struct sandbox_error **error);
     int (*inspect)(struct sb_driver *driver, const char *id, json_t **ret_json, struct sandbox_error **error);
     /* An array of sandbox documents, filtered. */
     int (*list)(struct sb_driver *driver, const struct sandbox_list_options *options, json_t **ret_json, struct sandbox_error **error);

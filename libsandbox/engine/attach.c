@@ -34,14 +34,14 @@ static int open_ended(const struct sb_exit *exit, struct sb_local_exec *x, struc
 }
 
 /* 0: known, 1: it isn't. */
-static int open_recorded(const struct sb_record *record, const uint8_t id[32], int alive, struct sb_local_exec *x,
+static int open_recorded(const struct sb_engine *engine, const struct sb_record *record, const uint8_t id[32], int alive, struct sb_local_exec *x,
                          struct sandbox_error **error)
 {
     struct sb_exit found;
     int r;
 
     if (!alive)
-        sb_keeper_await(record, KEEPER_MS); /* init has just died: what it had said is being written down */
+        sb_keeper_await(engine, record, KEEPER_MS); /* init has just died: what it had said is being written down */
     r = sb_exits_find(record, id, &found);
     if (r)
         return sb_fail_errno(error, -r, "attach", "the record of ends can't be read");
@@ -83,7 +83,7 @@ static int attach(struct sb_engine *engine, const struct sb_record *record, cons
         return r;
     }
     sandbox_error_unref(why);
-    r = open_recorded(record, request.exec_id, alive, x, error);
+    r = open_recorded(engine, record, request.exec_id, alive, x, error);
     return r == 1 ? not_found(exec_id, error) : r;
 }
 

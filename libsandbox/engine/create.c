@@ -137,7 +137,6 @@ static int fill_record(struct sb_engine *engine, const struct sandbox_spec *spec
 static int prepare(struct create *c, const struct sandbox_spec *spec, struct sandbox_error **error)
 {
     struct sb_engine *engine = c->engine;
-    SB_FREE char *holder = NULL;
     char id[SB_ID_SIZE];
     int r = sb_id_new(id), volumes;
 
@@ -148,15 +147,13 @@ static int prepare(struct create *c, const struct sandbox_spec *spec, struct san
         return r;
     memcpy(c->op.id, id, SB_ID_SIZE);
     c->record.map = engine->map;
-    holder = sb_record_holder(engine, id);
-    if (!holder)
-        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
-    if (c->record.map.privilege == SB_PRIVILEGE_ROOT)
-        r = sb_ids_claim(&c->record.map, holder, error);
+    r = sb_range_claim(engine, &c->record, 0, error);
     if (!r)
         r = fill_record(engine, spec, &c->image, &c->record, error);
     /* whoever removes a volume looks at the records: no volume may go between the look at it and the record */
-    volumes = sb_folder_lock(engine->volumes, LOCK_SH);
+    volumes = r ? -1 : sb_folder_lock(engine->volumes, LOCK_SH, error);
+    if (!r && volumes < 0)
+        r = volumes;
     if (!r)
         r = check_mounts(engine, spec, error);
     if (!r)
@@ -201,6 +198,8 @@ static int create_step(struct sb_op *op, struct sandbox_error **error)
         undo(c);
         return r;
     }
+    if (c->record.spec->lifetime == SANDBOX_LIFETIME_DETACHED)
+        sb_owner_leave(c->engine, &c->engine->self, c->record.id);
     sb_launch_clear(&c->launch);
     sb_record_unlock(&c->record);
     return 0;

@@ -27,12 +27,15 @@ static void engine_free(struct sb_driver *driver)
     free(engine->children);
     sb_images_free(engine->images);
     sb_cgroups_clear(&engine->cgroups);
+    sb_owner_close(engine);
+    sb_known_free(engine);
     sb_close(engine->agent);
     sb_close(engine->unpack_program);
     sb_close(engine->sandboxes);
     sb_close(engine->names);
     sb_close(engine->trash);
     sb_close(engine->volumes);
+    sb_close(engine->owners);
     sb_close(engine->root);
     sb_close(engine->null);
     pthread_mutex_destroy(&engine->lock);
@@ -76,6 +79,7 @@ static const struct sb_driver_ops driver_ops = {
     .stop = sb_engine_stop,
     .remove = sb_engine_remove,
     .kill = sb_engine_kill,
+    .open = sb_engine_open_sandbox,
     .inspect = sb_engine_inspect,
     .list = sb_engine_list,
     .exec = sb_engine_exec,
@@ -157,7 +161,8 @@ static int open_folders(struct sb_engine *engine, struct sandbox_error **error)
     } folders[] = { { "sandboxes", &engine->sandboxes },
                     { "names", &engine->names },
                     { "trash", &engine->trash },
-                    { "volumes", &engine->volumes } };
+                    { "volumes", &engine->volumes },
+                    { "owners", &engine->owners } };
 
     for (size_t i = 0; i < SB_ELEMENTS(folders); i++) {
         *folders[i].fd = sb_open_dir(engine->root, folders[i].name, 0700);
@@ -183,8 +188,8 @@ int sb_engine_open(const char *root, const char *agent_dir, struct sb_driver **r
     if (!engine)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
     engine->driver.ops = &driver_ops;
-    engine->root = engine->sandboxes = engine->names = engine->trash = engine->volumes = engine->null = engine->agent =
-        engine->unpack_program = -1;
+    engine->root = engine->sandboxes = engine->names = engine->trash = engine->volumes = engine->owners = engine->null =
+        engine->agent = engine->unpack_program = -1;
     pthread_mutex_init(&engine->lock, NULL);
     if (agent_dir && !(engine->agent_dir = strdup(agent_dir)))
         r = sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");

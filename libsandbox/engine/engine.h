@@ -4,11 +4,13 @@
  * Below the state root (0700, the caller's own):
  *   sandboxes/ID/{record, run, deleting, s (init's socket), rw/{upper,work}, log/}   one folder a sandbox, flock'ed while it changes
  *   names/NAME -> ID        trash/ID (being removed)        volumes/NAME/data
+ *   owners/PROCESS/ID (owners.c): what a process must not die on
  *   images/, layers/ (image.c)      skeletons/KEY (hostimage.c) */
 #ifndef SB_ENGINE_ENGINE_H
 #define SB_ENGINE_ENGINE_H
 
 #include <pthread.h>
+#include <string.h>
 
 #include <driver.h>
 #include <engine-open.h>
@@ -18,6 +20,7 @@
 #include "cgroup.h"
 #include "ids.h"
 #include "image.h"
+#include "locks.h"
 
 /* A process by what can't be reused: valid in one boot. */
 struct sb_identity {
@@ -30,7 +33,7 @@ struct sb_identity {
 struct sb_engine {
     struct sb_driver driver; /* first: a driver is an engine */
     char *root_path;
-    int root, sandboxes, names, trash, volumes;
+    int root, sandboxes, names, trash, volumes, owners;
     int null;                /* /dev/null */
     struct sb_idmap map;     /* for root: without a range */
     struct sb_idmap unpack;  /* the range of the unpack helper */
@@ -42,6 +45,7 @@ struct sb_engine {
     int agent, unpack_program; /* descriptors of the programs; -1: not yet asked for */
     int *children;           /* pidfds of inits that are this process's children, to be reaped */
     size_t n_children;
+    struct sb_known_table *known; /* known.c */
 };
 
 /* ---- programs.c ---- */
@@ -53,11 +57,27 @@ int sb_identity_read(pid_t pid, const char *boot, struct sb_identity *ret);
 int sb_identity_boot(char boot[40]);
 /* A pidfd of exactly that process; -ESRCH when it is certainly gone (also by a reboot); another -errno when that can't be told. */
 int sb_identity_open(const struct sb_identity *identity);
+/* The same for one whose own identity is known (boot and space are not looked up again). */
+int sb_identity_find(const struct sb_identity *self, const struct sb_identity *identity);
 json_t *sb_identity_to_json(const struct sb_identity *identity);
 void sb_identity_from_json(const json_t *json, struct sb_identity *ret);
+static inline int sb_identity_equal(const struct sb_identity *a, const struct sb_identity *b)
+{
+    return !strcmp(a->boot, b->boot) && a->pid == b->pid && a->start == b->start && a->space == b->space;
+}
 /* Remembers a pidfd (dup'ed) of a child of this process; reaps those that have ended. */
 void sb_children_add(struct sb_engine *engine, int pidfd);
 void sb_children_reap(struct sb_engine *engine);
+
+/* ---- owners.c ---- */
+/* Enters a sandbox for this process: 0 or -errno. */
+int sb_owner_enter(struct sb_engine *engine, const char *id);
+/* Takes an entry away; one that is not there is no fault. */
+void sb_owner_leave(struct sb_engine *engine, const struct sb_identity *process, const char *id);
+/* The process that a folder of owners/ is named for: 0 or -EINVAL. */
+int sb_owner_parse(const char *name, struct sb_identity *ret);
+/* Removes this process's folder when nothing is left in it. */
+void sb_owner_close(struct sb_engine *engine);
 
 /* ---- record.c ---- */
 struct sb_record {
@@ -65,6 +85,7 @@ struct sb_record {
     json_t *json;               /* what was written at create: see sb_record_new() */
     struct sandbox_spec *spec;
     struct sb_idmap map;
+    struct sb_known *known;     /* NULL, or where json and spec are borrowed from (known.c) */
     int dir;                    /* its folder; -1: none open */
     int lock;                   /* flock'ed descriptor; -1: not held */
 };
@@ -76,27 +97,40 @@ void sb_record_unlock(struct sb_record *record);
 int sb_record_make(struct sb_engine *engine, const char *id, struct sb_record *ret, struct sandbox_error **error);
 /* Writes the record (durably for detached sandboxes). */
 int sb_record_write(struct sb_record *record, struct sandbox_error **error);
+/* Reads an existing one without keeping its folder open. Codes as below. */
+int sb_record_load(struct sb_engine *engine, const char *id, struct sb_record *ret, struct sandbox_error **error);
+/* The same, from memory where it has not changed. */
+int sb_known_load(struct sb_engine *engine, const char *id, struct sb_record *ret, struct sandbox_error **error);
+void sb_known_drop(struct sb_known *known);
+/* Around a list: records that none of the last lists has come across are forgotten. */
+void sb_known_begin(struct sb_engine *engine);
+void sb_known_end(struct sb_engine *engine);
+void sb_known_free(struct sb_engine *engine);
 /* Opens an existing one. ENOTFOUND; EDAMAGED (dir stays open in ret then, so that it can be deleted). EXCLUSIVE: EBUSY after 5 s of waiting in steps is the
  * caller's to decide: this returns EBUSY at once. */
 int sb_record_open(struct sb_engine *engine, const char *id, enum sb_record_lock lock, struct sb_record *ret, struct sandbox_error **error);
 /* As sb_record_open() with the exclusive lock, for one that may be dead: no maker can be between making its folder and locking it. */
 int sb_record_take(struct sb_engine *engine, const char *id, struct sb_record *ret, struct sandbox_error **error);
+/* For who waits for a sandbox's lock and tries every few milliseconds: 1, or EBUSY when its holder is stopped (struct all zero at first). Who is at
+ * work is waited for as long as the caller's own timeout allows. */
+struct sb_lock_wait {
+    int64_t next;  /* when to look at the holder again */
+    int64_t since; /* when it was first found stopped; 0: it isn't */
+    pid_t pid;
+};
+int sb_lock_wait(struct sb_engine *engine, const char *id, struct sb_lock_wait *wait, struct sandbox_error **error);
 /* The line that names a sandbox as holder of an id range. malloc'ed. */
 char *sb_record_holder(const struct sb_engine *engine, const char *id);
 /* What all lines of this state root begin with. malloc'ed. */
 char *sb_record_holder_prefix(const struct sb_engine *engine);
 /* The changing part: {"state": "created|stopped|failed", "init": identity, "keeper": identity, "cause": ""}; NULL: never committed. New reference. */
-json_t *sb_record_read_run(const struct sb_record *record);
+json_t *sb_record_read_run(const struct sb_engine *engine, const struct sb_record *record);
 int sb_record_write_run(struct sb_record *record, const char *state, const struct sb_identity *init, const struct sb_identity *keeper, const char *cause,
                         struct sandbox_error **error);
 /* 1 and the id of a sandbox whose record is wanted(). */
 int sb_engine_find(struct sb_engine *engine, int (*wanted)(const struct sb_record *record, const char *what), const char *what, char id[SB_ID_SIZE]);
 int sb_record_uses_image(const struct sb_record *record, const char *digest);
-/* flock(2) of a folder of the state root, by a description of its own, so that threads exclude each other, too: a descriptor, or -1. Who looks at
- * what is in it and then acts on what he saw must be alone. */
-int sb_folder_lock(int folder, int how);
-void sb_folder_unlock(int fd);
-/* Name claims: EEXISTS. */
+/* Name claims: EEXISTS. A claim whose sandbox is no more is taken over. */
 int sb_name_claim(struct sb_engine *engine, const char *name, const char *id, struct sandbox_error **error);
 void sb_name_release(struct sb_engine *engine, const char *name, const char *id);
 
@@ -165,9 +199,9 @@ int sb_exits_find(const struct sb_record *record, const uint8_t exec_id[32], str
 /* LOST when it has not ended. */
 void sb_exit_result(const struct sb_exit *exit, struct sandbox_exec_result *ret);
 /* A pidfd; -ESRCH: there is none, or none any more. */
-int sb_keeper_open(const struct sb_record *record);
+int sb_keeper_open(const struct sb_engine *engine, const struct sb_record *record);
 /* Waits for a keeper whose init is gone, so that all is written down. */
-void sb_keeper_await(const struct sb_record *record, int64_t timeout_ms);
+void sb_keeper_await(const struct sb_engine *engine, const struct sb_record *record, int64_t timeout_ms);
 
 /* ---- the driver's calls ---- */
 int sb_engine_exec_open(struct sb_driver *driver, const char *id, const char *exec_id, struct sb_exec **ret_exec,
@@ -191,13 +225,35 @@ int sb_engine_volume_inspect(struct sb_driver *driver, const char *name, json_t 
 int sb_engine_volume_list(struct sb_driver *driver, json_t **ret_json, struct sandbox_error **error);
 int sb_engine_volume_remove(struct sb_driver *driver, const char *name, struct sandbox_error **error);
 
+int sb_engine_open_sandbox(struct sb_driver *driver, const char *id, struct sandbox_error **error);
+
+/* ---- inspect.c: documents of driver.h ---- */
+struct sb_isolations {
+    json_t *made[12];
+};
+/* `status` is what init answered; NULL: it did not. */
+json_t *sb_inspect_document(struct sb_engine *engine, const struct sb_record *record, const struct sb_reply *status,
+                            struct sb_isolations *isolations);
+void sb_isolations_clear(struct sb_isolations *isolations);
+json_t *sb_inspect_damaged(const char *id);
+int sb_inspect_one(struct sb_engine *engine, const char *id, json_t **ret_json, struct sandbox_error **error);
+
 /* ---- remove.c ---- */
 /* Undoes everything that a record intended, whose processes are gone: cgroups, name, folder, range. Restartable. 1: more is left to
  * remove in the trash (call sb_undo_trash() again). */
 int sb_undo(struct sb_engine *engine, struct sb_record *record, struct sandbox_error **error);
 int sb_undo_trash(struct sb_engine *engine, const char *id, const struct sb_idmap *map, struct sandbox_error **error);
 /* ---- repair.c: what an earlier process left half done. ---- */
+/* Everything that processes which are gone have left in owners/. */
 int sb_repair(struct sb_engine *engine, struct sandbox_error **error);
+enum sb_repaired {
+    SB_REPAIR_LATER,  /* somebody is at work on it, or it can't be told: nothing was done */
+    SB_REPAIR_KEPT,   /* it is whole, and to stay */
+    SB_REPAIR_UNDONE, /* it was half made, half deleted or without its owner, or not there: nothing is left */
+};
+enum sb_repaired sb_repair_one(struct sb_engine *engine, const char *id);
+/* Claims a new range for the sandbox of a record (again: the one its map has). */
+int sb_range_claim(struct sb_engine *engine, struct sb_record *record, int again, struct sandbox_error **error);
 
 /* ---- hostimage.c ---- */
 /* The read-only layer of image "host" (below the state root, malloc'ed), made when its sources changed. */

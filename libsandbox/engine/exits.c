@@ -105,18 +105,18 @@ void sb_exit_result(const struct sb_exit *exit, struct sandbox_exec_result *ret)
     ret->max_rss = exit->ended.max_rss;
 }
 
-int sb_keeper_open(const struct sb_record *record)
+int sb_keeper_open(const struct sb_engine *engine, const struct sb_record *record)
 {
-    SB_JSON json_t *run = sb_record_read_run(record);
+    SB_JSON json_t *run = sb_record_read_run(engine, record);
     struct sb_identity keeper;
 
     sb_identity_from_json(json_object_get(run, "keeper"), &keeper);
     return keeper.pid ? sb_identity_open(&keeper) : -ESRCH;
 }
 
-void sb_keeper_await(const struct sb_record *record, int64_t timeout_ms)
+void sb_keeper_await(const struct sb_engine *engine, const struct sb_record *record, int64_t timeout_ms)
 {
-    SB_CLOSE int fd = sb_keeper_open(record);
+    SB_CLOSE int fd = sb_keeper_open(engine, record);
     struct pollfd p = { .fd = fd, .events = POLLIN };
 
     if (fd >= 0)

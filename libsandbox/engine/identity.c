@@ -65,25 +65,32 @@ int sb_identity_read(pid_t pid, const char *boot, struct sb_identity *ret)
 
 int sb_identity_open(const struct sb_identity *identity)
 {
-    struct sb_identity now;
-    struct pollfd p = { .events = POLLIN };
-    char boot[40];
-    int fd, r;
+    struct sb_identity self = { .space = own_space() };
+    int r;
 
     if (identity->pid <= 1)
         return -ESRCH;
-    r = sb_identity_boot(boot);
+    r = sb_identity_boot(self.boot);
     if (r)
         return r == -ESRCH ? -EIO : r; /* not to be found out is not the same as gone */
-    if (strcmp(boot, identity->boot))
+    return sb_identity_find(&self, identity);
+}
+
+int sb_identity_find(const struct sb_identity *self, const struct sb_identity *identity)
+{
+    struct sb_identity now;
+    struct pollfd p = { .events = POLLIN };
+    int fd, r;
+
+    if (identity->pid <= 1 || strcmp(self->boot, identity->boot))
         return -ESRCH;
-    if (identity->space && identity->space != own_space())
+    if (identity->space && identity->space != self->space)
         return -EXDEV; /* another pid namespace's number says nothing here: its process may live */
     fd = (int)syscall(SYS_pidfd_open, (pid_t)identity->pid, 0);
     if (fd < 0)
         return errno == EINVAL ? -ESRCH : -errno; /* EINVAL: the number is a thread's by now */
     /* read after the pidfd is held: if it matches now, the pidfd is of that process */
-    r = sb_identity_read((pid_t)identity->pid, boot, &now);
+    r = sb_identity_read((pid_t)identity->pid, self->boot, &now);
     p.fd = fd;
     if (r == -ESRCH && poll(&p, 1, 0) == 0)
         r = -EACCES; /* it lives, and this /proc hides it (hidepid) */

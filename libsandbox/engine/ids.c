@@ -4,6 +4,8 @@
  * root's alone (0700), so no user can claim ranges away. */
 #include "ids.h"
 
+#include "locks.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -167,7 +169,7 @@ static void overlaps(void *data, const char *name, uint64_t start, uint64_t coun
 static int open_folder(struct sandbox_error **error)
 {
     SB_CLOSE int run = open("/run", O_RDONLY | O_DIRECTORY | O_CLOEXEC), top = -1;
-    int fd = -ENOENT;
+    int fd = -ENOENT, lock;
     struct stat st;
 
     if (run < 0 && errno == ENOENT && mkdir("/run", 0755) == 0)
@@ -184,13 +186,9 @@ static int open_folder(struct sandbox_error **error)
                        "%s is open to others", folder);
     }
     /* what is read here must still be so when it is acted upon; held for the moment that a call takes */
-    if (SB_RETRY(flock(fd, LOCK_EX)) < 0) {
-        int saved = errno;
-
-        sb_close(fd);
-        return sb_fail_errno(error, saved, "ids", "%s can't be locked", folder);
-    }
-    return fd;
+    lock = sb_folder_lock(fd, LOCK_EX, error);
+    sb_close(fd);
+    return lock;
 }
 
 /* 0: claimed; 1: somebody has it; negative: failed. */
@@ -212,10 +210,29 @@ static int claim(int dir, uint32_t start, const char *holder, struct sandbox_err
     return errno == EEXIST ? 1 : sb_fail_errno(error, errno, "ids", "a claim can't be made in %s", folder);
 }
 
-int sb_ids_claim(struct sb_idmap *map, const char *holder, struct sandbox_error **error)
+static int is_gone(const struct sb_ids_others *others, const char *holder)
+{
+    return !strncmp(holder, others->prefix, strlen(others->prefix)) && others->gone(others->data, holder);
+}
+
+/* As claim(), and takes it over from a holder that is gone. */
+static int claim_or_take(int dir, uint32_t start, const char *holder, const struct sb_ids_others *others, struct sandbox_error **error)
+{
+    int r = claim(dir, start, holder, error);
+    SB_FREE char *text = NULL;
+    char name[32];
+
+    snprintf(name, sizeof name, "%u", start);
+    if (r != 1 || sb_read_file(dir, name, 8192, &text, NULL) || !is_gone(others, text))
+        return r;
+    unlinkat(dir, name, 0);
+    return claim(dir, start, holder, error);
+}
+
+int sb_ids_claim(struct sb_idmap *map, const char *holder, const struct sb_ids_others *others, struct sandbox_error **error)
 {
     const uint32_t blocks = (SB_RANGE_LAST - SB_RANGE_FIRST + 1) / SB_RANGE_COUNT - 1; /* the first is the unpack helper's */
-    SB_CLOSE int dir = open_folder(error);
+    SB_UNLOCK int dir = open_folder(error);
     uint32_t first = 0;
 
     if (dir < 0)
@@ -230,7 +247,7 @@ int sb_ids_claim(struct sb_idmap *map, const char *holder, struct sandbox_error 
         each_range("/etc/subgid", overlaps, &o);
         if (o.taken)
             continue;
-        r = claim(dir, (uint32_t)o.start, holder, error);
+        r = claim_or_take(dir, (uint32_t)o.start, holder, others, error);
         if (r < 0)
             return r;
         if (r == 0) {
@@ -251,16 +268,16 @@ static int is_held_by(int dir, const char *name, const char *holder)
            !strcmp(strrchr(text, '\t'), strrchr(holder, '\t'));
 }
 
-int sb_ids_claim_again(const struct sb_idmap *map, const char *holder, struct sandbox_error **error)
+int sb_ids_claim_again(const struct sb_idmap *map, const char *holder, const struct sb_ids_others *others, struct sandbox_error **error)
 {
-    SB_CLOSE int dir = open_folder(error);
+    SB_UNLOCK int dir = open_folder(error);
     char name[32];
     int r;
 
     if (dir < 0)
         return dir;
     snprintf(name, sizeof name, "%u", map->uid_start);
-    r = claim(dir, map->uid_start, holder, error);
+    r = claim_or_take(dir, map->uid_start, holder, others, error);
     if (r == 1 && is_held_by(dir, name, holder))
         r = 0;
     if (r == 1)
@@ -271,7 +288,7 @@ int sb_ids_claim_again(const struct sb_idmap *map, const char *holder, struct sa
 
 void sb_ids_release(const struct sb_idmap *map, const char *holder)
 {
-    SB_CLOSE int dir = map->privilege == SB_PRIVILEGE_ROOT && map->uid_start ? open_folder(NULL) : -1;
+    SB_UNLOCK int dir = map->privilege == SB_PRIVILEGE_ROOT && map->uid_start ? open_folder(NULL) : -1;
     char name[32];
 
     if (dir < 0)
@@ -281,15 +298,15 @@ void sb_ids_release(const struct sb_idmap *map, const char *holder)
         unlinkat(dir, name, 0);
 }
 
-void sb_ids_sweep(const char *prefix, int (*gone)(void *data, const char *holder), void *data)
+void sb_ids_sweep(const struct sb_ids_others *others)
 {
-    int dir = open_folder(NULL);
-    DIR *stream = dir < 0 ? NULL : fdopendir(dir);
+    SB_UNLOCK int dir = open_folder(NULL);
+    int copy = dir < 0 ? -1 : openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = copy < 0 ? NULL : fdopendir(copy);
     struct dirent *d;
 
     if (!stream) {
-        if (dir >= 0)
-            sb_close(dir);
+        sb_close(copy);
         return;
     }
     while ((d = readdir(stream))) {
@@ -297,7 +314,7 @@ void sb_ids_sweep(const char *prefix, int (*gone)(void *data, const char *holder
 
         if (!isdigit((unsigned char)d->d_name[0]) || sb_read_file(dir, d->d_name, 8192, &text, NULL))
             continue;
-        if (!strncmp(text, prefix, strlen(prefix)) && gone(data, text))
+        if (is_gone(others, text))
             unlinkat(dir, d->d_name, 0);
     }
     closedir(stream);

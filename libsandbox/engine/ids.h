@@ -14,14 +14,20 @@
 int sb_ids_detect(struct sb_idmap *ret_map, struct sandbox_error **error);
 
 /* Claims a range nobody else on this machine has: a file /run/libsandbox/ranges/START that names the holder (state root and sandbox). Ranges that
- * /etc/subuid or /etc/subgid give to users are passed over. `holder` is at most 4 KiB, one line. Sets the map's starts. */
-int sb_ids_claim(struct sb_idmap *map, const char *holder, struct sandbox_error **error);
+ * /etc/subuid or /etc/subgid give to users are passed over. `holder` is at most 4 KiB, one line. Sets the map's starts. One whose holder is
+ * gone is taken over. */
+struct sb_ids_others {
+    const char *prefix;                           /* only holders that begin like this are asked about */
+    int (*gone)(void *data, const char *holder);  /* 1: it is no more */
+    void *data;
+};
+int sb_ids_claim(struct sb_idmap *map, const char *holder, const struct sb_ids_others *others, struct sandbox_error **error);
 /* Claims exactly the range that the map has; success when this holder has it already. EBUSY when another has. */
-int sb_ids_claim_again(const struct sb_idmap *map, const char *holder, struct sandbox_error **error);
+int sb_ids_claim_again(const struct sb_idmap *map, const char *holder, const struct sb_ids_others *others, struct sandbox_error **error);
 /* Gives it back, if this holder has it. */
 void sb_ids_release(const struct sb_idmap *map, const char *holder);
-/* Calls `gone` with each holder on this machine that begins with `prefix`; releases the claim when it returns 1. */
-void sb_ids_sweep(const char *prefix, int (*gone)(void *data, const char *holder), void *data);
+/* Asks about each holder on this machine; releases the claims of those that are gone. */
+void sb_ids_sweep(const struct sb_ids_others *others);
 
 /* 1 when it is one whole block of the pool. */
 int sb_ids_are_range(const struct sb_idmap *map);

@@ -3,7 +3,6 @@
  * who answers, and who doesn't answer is looked for by its identity. */
 #include "engine.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,7 +13,7 @@
 #include <errors.h>
 #include <json.h>
 
-static json_t *damaged(const char *id)
+json_t *sb_inspect_damaged(const char *id)
 {
     return json_pack("{s:s, s:s, s:s, s:s, s:{s:s, s:s, s:s}, s:I, s:{}, s:{}, s:{s:s, s:i, s:i}, s:{}}", "id", id, "name", "",
                      "state", "damaged", "cause", "its record does not verify", "image", "ref", "", "digest", "", "config_digest",
@@ -39,7 +38,7 @@ static const char *daemon_state(uint32_t state)
 }
 
 /* The owner of an owned sandbox is gone: then its end was meant. */
-static int owner_is_gone(const struct sb_record *record)
+static int owner_is_gone(const struct sb_engine *engine, const struct sb_record *record)
 {
     struct sb_identity owner;
     int fd;
@@ -47,7 +46,7 @@ static int owner_is_gone(const struct sb_record *record)
     if (record->spec->lifetime != SANDBOX_LIFETIME_OWNED)
         return 0;
     sb_identity_from_json(json_object_get(record->json, "owner"), &owner);
-    fd = sb_identity_open(&owner);
+    fd = sb_identity_find(&engine->self, &owner);
     if (fd >= 0)
         sb_close(fd);
     return fd == -ESRCH;
@@ -60,29 +59,19 @@ static int is_deaf(struct sb_engine *engine, const char *id)
     return sb_link_open(engine, id, &link, NULL) == SANDBOX_ENOTRUNNING;
 }
 
-static void find_state(struct sb_engine *engine, const struct sb_record *record, const char **ret_state, char cause[256],
-                       json_t **ret_daemon)
+/* Of one whose init does not answer. */
+static void find_silent(struct sb_engine *engine, const struct sb_record *record, const json_t *run, const char **ret_state, char cause[256])
 {
-    SB_JSON json_t *run = sb_record_read_run(record);
     const char *recorded = sb_json_str(run, "state");
-    struct sb_reply status;
 
-    *cause = 0;
-    *ret_daemon = NULL;
     if (!run) {
         *ret_state = "creating";
-    } else if (!ask_status(engine, record->id, &status)) {
-        *ret_state = status.started ? "running" : "created";
-        *ret_daemon =
-            json_pack("{s:s, s:i, s:i}", "state",
-                      daemon_state(record->spec->daemon && status.daemon == SB_DAEMON_NONE ? SB_DAEMON_STARTING : status.daemon),
-                      "code", status.daemon == SB_DAEMON_EXITED && !status.signal ? status.code : -1, "signal", status.signal);
     } else {
         struct sb_identity init;
         int fd;
 
         sb_identity_from_json(json_object_get(run, "init"), &init);
-        fd = sb_identity_open(&init);
+        fd = sb_identity_find(&engine->self, &init);
         if ((fd == -EXDEV || fd == -EACCES) &&
             is_deaf(engine, record->id)) /* it can't be seen from here, but nobody listens any more */
             fd = -ESRCH;
@@ -95,7 +84,7 @@ static void find_state(struct sb_engine *engine, const struct sb_record *record,
         } else if (strcmp(init.boot, engine->self.boot)) {
             *ret_state = "stopped";
             snprintf(cause, 256, "the machine was restarted");
-        } else if (owner_is_gone(record)) {
+        } else if (owner_is_gone(engine, record)) {
             *ret_state = "stopped";
             snprintf(cause, 256, "its owner ended");
         } else {
@@ -103,8 +92,25 @@ static void find_state(struct sb_engine *engine, const struct sb_record *record,
             snprintf(cause, 256, "its init died");
         }
     }
-    if (!*ret_daemon)
+}
+
+/* An answer means that it was committed: init serves nobody before. So the run document is only read for one that is silent. */
+static void find_state(struct sb_engine *engine, const struct sb_record *record, const struct sb_reply *status, const char **ret_state,
+                       char cause[256], json_t **ret_daemon)
+{
+    *cause = 0;
+    if (status) {
+        *ret_state = status->started ? "running" : "created";
+        *ret_daemon =
+            json_pack("{s:s, s:i, s:i}", "state",
+                      daemon_state(record->spec->daemon && status->daemon == SB_DAEMON_NONE ? SB_DAEMON_STARTING : status->daemon),
+                      "code", status->daemon == SB_DAEMON_EXITED && !status->signal ? status->code : -1, "signal", status->signal);
+    } else {
+        SB_JSON json_t *run = sb_record_read_run(engine, record);
+
+        find_silent(engine, record, run, ret_state, cause);
         *ret_daemon = json_pack("{s:s, s:i, s:i}", "state", record->spec->daemon ? "exited" : "none", "code", -1, "signal", 0);
+    }
 }
 
 static json_t *fact(const char *level, const char *why)
@@ -143,6 +149,22 @@ static json_t *isolation(const struct sb_engine *engine, const struct sb_record 
     return j;
 }
 
+/* Most sandboxes of a host have the same report: new references to one document. */
+static json_t *shared_isolation(const struct sb_engine *engine, const struct sb_record *record, struct sb_isolations *isolations)
+{
+    size_t kind = record->map.privilege % 3 * 4 + (record->spec->pids_max != 0) * 2 + (record->spec->memory_max != 0);
+
+    if (!isolations->made[kind])
+        isolations->made[kind] = isolation(engine, record);
+    return json_incref(isolations->made[kind]);
+}
+
+void sb_isolations_clear(struct sb_isolations *isolations)
+{
+    for (size_t i = 0; i < SB_ELEMENTS(isolations->made); i++)
+        json_decref(isolations->made[i]);
+}
+
 static json_t *labels_of(const struct sandbox_spec *spec)
 {
     json_t *labels = json_object();
@@ -152,21 +174,22 @@ static json_t *labels_of(const struct sandbox_spec *spec)
     return labels;
 }
 
-static json_t *document(struct sb_engine *engine, const struct sb_record *record)
+json_t *sb_inspect_document(struct sb_engine *engine, const struct sb_record *record, const struct sb_reply *status,
+                            struct sb_isolations *isolations)
 {
     const char *state;
     json_t *daemon;
     char cause[256];
 
-    find_state(engine, record, &state, cause, &daemon);
+    find_state(engine, record, status, &state, cause, &daemon);
     return json_pack("{s:s, s:s, s:s, s:s, s:O, s:I, s:o, s:O, s:o, s:o}", "id", record->id, "name",
                      record->spec->name ? record->spec->name : "", "state", state, "cause", cause, "image",
                      json_object_get(record->json, "image"), "created_ms", (json_int_t)sb_json_int(record->json, "created_ms", 0),
                      "labels", labels_of(record->spec), "spec", json_object_get(record->json, "spec"), "daemon", daemon,
-                     "isolation", isolation(engine, record));
+                     "isolation", shared_isolation(engine, record, isolations));
 }
 
-static int inspect_one(struct sb_engine *engine, const char *id, json_t **ret_json, struct sandbox_error **error)
+int sb_inspect_one(struct sb_engine *engine, const char *id, json_t **ret_json, struct sandbox_error **error)
 {
     struct sb_record record = SB_RECORD_INIT;
     struct sandbox_error *why = NULL;
@@ -179,10 +202,14 @@ static int inspect_one(struct sb_engine *engine, const char *id, json_t **ret_js
         int busy = sb_record_take(engine, id, &probe, NULL) == SANDBOX_EBUSY;
 
         sb_record_clear(&probe);
-        json = busy ? NULL : damaged(id);
+        json = busy ? NULL : sb_inspect_damaged(id);
         r = busy ? SANDBOX_ENOTFOUND : 0;
     } else {
-        json = r ? NULL : document(engine, &record);
+        struct sb_isolations isolations = { 0 };
+        struct sb_reply status;
+
+        json = r ? NULL : sb_inspect_document(engine, &record, ask_status(engine, id, &status) ? NULL : &status, &isolations);
+        sb_isolations_clear(&isolations);
     }
     sb_record_clear(&record);
     if (!r && !json)
@@ -198,48 +225,28 @@ static int inspect_one(struct sb_engine *engine, const char *id, json_t **ret_js
 int sb_engine_inspect(struct sb_driver *driver, const char *id, json_t **ret_json, struct sandbox_error **error)
 {
     sb_children_reap((struct sb_engine *)driver);
-    return inspect_one((struct sb_engine *)driver, id, ret_json, error);
+    return sb_inspect_one((struct sb_engine *)driver, id, ret_json, error);
 }
 
-static int matches(const json_t *json, const struct sandbox_list_options *o)
-{
-    const char *label;
-
-    if (!o)
-        return 1;
-    if (o->name_prefix && strncmp(sb_json_str(json, "name"), o->name_prefix, strlen(o->name_prefix)))
-        return 0;
-    if (!o->label_key)
-        return 1;
-    label = sb_json_str(json_object_get(json, "labels"), o->label_key);
-    return label && (!o->label_value || !strcmp(label, o->label_value));
-}
-
-int sb_engine_list(struct sb_driver *driver, const struct sandbox_list_options *options, json_t **ret_json,
-                   struct sandbox_error **error)
+/* A handle needs no document: only that there is something which is not still being made. */
+int sb_engine_open_sandbox(struct sb_driver *driver, const char *id, struct sandbox_error **error)
 {
     struct sb_engine *engine = (struct sb_engine *)driver;
-    int copy = openat(engine->sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *stream = copy < 0 ? NULL : fdopendir(copy);
-    SB_JSON json_t *list = json_array();
-    struct dirent *d;
+    struct sb_record probe = SB_RECORD_INIT;
+    char path[SB_ID_SIZE + 16];
+    int r;
 
-    if (!stream) {
-        sb_close(copy);
-        return sb_fail_errno(error, errno, "list", "the state root can't be read");
+    snprintf(path, sizeof path, "%s/record", id);
+    if (faccessat(engine->sandboxes, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return 0;
+    r = sb_record_take(engine, id, &probe, error);
+    sb_record_clear(&probe);
+    if (r == SANDBOX_EDAMAGED || r == SANDBOX_EBUSY) {
+        if (error)
+            *error = sandbox_error_unref(*error);
+        r = r == SANDBOX_EDAMAGED ? 0
+                                  : sb_fail(error, SB_ARGS(SANDBOX_ENOTFOUND, .field = "id", .hint = "it is being made"),
+                                            "there is no sandbox %.12s yet", id);
     }
-    sb_children_reap(engine);
-    while (list && (d = readdir(stream))) {
-        SB_JSON json_t *json = NULL;
-
-        if (!sb_id_valid(d->d_name) || inspect_one(engine, d->d_name, &json, NULL)) /* gone in between */
-            continue;
-        if (matches(json, options))
-            json_array_append(list, json);
-    }
-    closedir(stream);
-    if (!list)
-        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
-    *ret_json = SB_TAKE_PTR(list);
-    return 0;
+    return r;
 }

@@ -34,6 +34,7 @@ struct change {
     int64_t until; /* of the stage; -1: no bound */
     struct sb_record record;
     struct sb_launch launch;
+    struct sb_lock_wait waited;
     int timer, link, init, keeper; /* the last two: pidfds */
     int cancelled;
 };
@@ -59,7 +60,7 @@ static int watch(struct change *c, int fd, struct sandbox_error **error)
 /* A pidfd of init: by what the record says, or by whoever listens on its socket. -ESRCH: no init lives; else it can't be told. */
 static int open_init(struct change *c)
 {
-    SB_JSON json_t *run = sb_record_read_run(&c->record);
+    SB_JSON json_t *run = sb_record_read_run(c->engine, &c->record);
     struct sb_identity init;
     struct ucred peer;
     socklen_t size = sizeof peer;
@@ -154,24 +155,27 @@ static int move_cgroups(struct change *c, struct sandbox_error **error)
 
 static int begin_launch(struct change *c, struct sandbox_error **error)
 {
-    SB_FREE char *holder = sb_record_holder(c->engine, c->record.id);
-    int r = 0;
+    struct sb_identity owner;
+    int r;
 
     c->stage = LAUNCHING;
     /* cgroups that were ever killed kill whatever is cloned into them (since 6.13): they are made anew */
     sb_cgroups_remove(json_object_get(c->record.json, "cgroups"), c->record.id);
-    if (!holder)
-        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
-    if (c->record.map.privilege == SB_PRIVILEGE_ROOT)
-        r = sb_ids_claim_again(&c->record.map, holder, error);
+    r = sb_range_claim(c->engine, &c->record, 1, error);
     if (!r)
         r = move_cgroups(c, error);
+    sb_identity_from_json(json_object_get(c->record.json, "owner"), &owner);
     if (r >= 0 && c->record.spec->lifetime == SANDBOX_LIFETIME_OWNED) {
+        int entered = sb_owner_enter(c->engine, c->record.id);
+
         json_object_set_new(c->record.json, "owner", sb_identity_to_json(&c->engine->self));
-        r = 1;
+        r = entered ? sb_fail_errno(error, -entered, "state", "the sandbox can't be entered for this process") : 1;
     }
-    if (r == 1)
+    if (r == 1) {
         r = sb_record_write(&c->record, error);
+        if (!r && c->record.spec->lifetime == SANDBOX_LIFETIME_OWNED && !sb_identity_equal(&owner, &c->engine->self))
+            sb_owner_leave(c->engine, &owner, c->record.id);
+    }
     if (!r)
         r = sb_launch_begin(c->engine, &c->record, &c->launch, error);
     return r ? r : watch(c, c->launch.epoll, error);
@@ -197,10 +201,12 @@ static int on_locked(struct change *c, struct sandbox_error **error)
         return c->init >= 0 ? begin_start(c, error) : begin_launch(c, error);
     }
     if (c->what == REMOVE) {
-        /* from here on it is to go, whatever becomes of this process */
+        /* from here on it is to go, whatever becomes of this process; on a full disk the delete goes on all the same */
+        int entered = sb_owner_enter(c->engine, c->record.id);
         SB_CLOSE int mark = openat(c->record.dir, "deleting", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 
-        (void)mark; /* on a full disk the delete goes on all the same */
+        (void)entered;
+        (void)mark;
     }
     c->init = open_init(c);
     if (c->init < 0 && c->init != -ESRCH)
@@ -299,6 +305,13 @@ static int step_undoing(struct change *c, struct sandbox_error **error)
     }
     r = c->stage == UNDOING ? sb_undo(c->engine, &c->record, error)
                             : sb_undo_trash(c->engine, c->record.id, &c->record.map, error);
+    if (r >= 0 && c->stage == UNDOING && c->record.json) { /* what is left stands under our own name */
+        struct sb_identity owner;
+
+        sb_identity_from_json(json_object_get(c->record.json, "owner"), &owner);
+        if (!sb_identity_equal(&owner, &c->engine->self))
+            sb_owner_leave(c->engine, &owner, c->record.id);
+    }
     if (r == 1) {
         c->stage = TRASHING;
         arm(c, 0);
@@ -348,8 +361,10 @@ static int step_locking(struct change *c, struct sandbox_error **error)
 
     if (r == SANDBOX_EBUSY) {
         sandbox_error_unref(why);
-        arm(c, LOCK_MS);
-        return 1;
+        r = sb_lock_wait(c->engine, c->op.id, &c->waited, error);
+        if (r == 1)
+            arm(c, LOCK_MS);
+        return r;
     }
     if (r == SANDBOX_ENOTFOUND && c->what == REMOVE) {
         sandbox_error_unref(why);

@@ -406,7 +406,7 @@ static int begin_following(struct local_log *l, const struct sb_record *record, 
     l->log.fd = epoll_create1(EPOLL_CLOEXEC);
     if (l->log.fd < 0)
         return sb_fail_errno(error, errno, "log", "no descriptor");
-    l->keeper = sb_keeper_open(record);
+    l->keeper = sb_keeper_open(l->engine, record);
     l->unwatched = l->keeper < 0 && l->keeper != -ESRCH;
     if (l->keeper >= 0)
         r = add(l, l->keeper);
@@ -423,7 +423,7 @@ static int begin_following(struct local_log *l, const struct sb_record *record, 
 static int await_journal(const struct local_log *l, const struct sb_record *record, const char *exec_id, struct sandbox_error **error)
 {
     int64_t until = sb_deadline(JOURNAL_MS);
-    SB_CLOSE int keeper = sb_keeper_open(record);
+    SB_CLOSE int keeper = sb_keeper_open(l->engine, record);
     struct pollfd p = { .fd = keeper, .events = POLLIN };
 
     while (!sb_ring_exists(l->folder, l->ring.name)) {

@@ -20,7 +20,7 @@
 #include <fs.h>
 #include <json.h>
 
-enum { RECORD_MAX = 16 << 20 };
+enum { RECORD_MAX = 16 << 20, LOOK_MS = 500, STOPPED_MS = 2000 };
 
 void sb_record_unlock(struct sb_record *record)
 {
@@ -32,8 +32,12 @@ void sb_record_unlock(struct sb_record *record)
 
 void sb_record_clear(struct sb_record *record)
 {
-    json_decref(record->json);
-    sb_spec_free(record->spec);
+    if (record->known) {
+        sb_known_drop(record->known);
+    } else {
+        json_decref(record->json);
+        sb_spec_free(record->spec);
+    }
     record->dir = sb_close(record->dir);
     sb_record_unlock(record);
     *record = (struct sb_record)SB_RECORD_INIT;
@@ -65,69 +69,92 @@ static int write_document(int dir, const char *name, const json_t *json, int dur
     return r ? sb_fail_errno(error, -r, "state", "the record %s can't be written", name) : 0;
 }
 
+/* What is behind the head line, in the text itself; NULL: damaged. The head is "libsandbox VERSION SUM\n". */
+static const char *check_document(const char *text, size_t size, const char *name, size_t *ret_size, struct sandbox_error **error)
+{
+    unsigned long long sum;
+    int version, at = 0;
+    size_t head;
+
+    if (sscanf(text, "libsandbox %d %16llx%n", &version, &sum, &at) != 2 || !at || text[at] != '\n') {
+        sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state"), "the record %s is damaged", name);
+        return NULL;
+    }
+    if (version != 1) {
+        sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state", .hint = "use the version of the library that made it"),
+                "the record %s has the schema version %d", name, version);
+        return NULL;
+    }
+    head = (size_t)at + 1;
+    if (size <= head || text[size - 1] != '\n' || checksum(text + head, size - head - 1) != sum) {
+        sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state"), "the record %s is damaged: its checksum is wrong", name);
+        return NULL;
+    }
+    *ret_size = size - head - 1;
+    return text + head;
+}
+
 static int read_document(int dir, const char *name, json_t **ret, struct sandbox_error **error)
 {
-    SB_FREE char *text = NULL;
-    unsigned long long sum;
-    size_t size, head;
-    int version, at = 0, r;
+    SB_CLOSE int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    char small[8192]; /* most are; a list reads a thousand of them */
+    SB_FREE char *large = NULL;
+    const char *text = small, *body;
+    size_t size = 0;
+    ssize_t n;
 
-    r = sb_read_file(dir, name, RECORD_MAX, &text, &size);
-    if (r)
-        return sb_fail_errno(error, -r, "state", "the record %s can't be read", name);
-    if (sscanf(text, "libsandbox %d %16llx%n", &version, &sum, &at) != 2 || !at || text[at] != '\n')
-        return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state"), "the record %s is damaged", name);
-    if (version != 1)
-        return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state", .hint = "use the version of the library that made it"),
-                       "the record %s has the schema version %d", name, version);
-    head = (size_t)at + 1;
-    if (size <= head || text[size - 1] != '\n' || checksum(text + head, size - head - 1) != sum)
-        return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state"), "the record %s is damaged: its checksum is wrong",
-                       name);
-    return sb_json_parse(text + head, size - head - 1, name, ret, error);
+    if (fd < 0)
+        return sb_fail_errno(error, errno, "state", "the record %s can't be read", name);
+    n = SB_RETRY(pread(fd, small, sizeof small - 1, 0));
+    if (n < 0)
+        return sb_fail_errno(error, errno, "state", "the record %s can't be read", name);
+    size = (size_t)n;
+    small[size] = 0;
+    if (size == sizeof small - 1) {
+        int r = sb_read_file(dir, name, RECORD_MAX, &large, &size);
+
+        if (r)
+            return sb_fail_errno(error, -r, "state", "the record %s can't be read", name);
+        text = large;
+    }
+    body = check_document(text, size, name, &size, error);
+    return body ? sb_json_parse(body, size, name, ret, error) : SANDBOX_EDAMAGED;
 }
 
 static int lock_folder(struct sb_record *record, enum sb_record_lock how, struct sandbox_error **error)
 {
     if (how == SB_LOCK_NONE)
         return 0;
-    record->lock = openat(record->dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    record->lock = openat(record->dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    if (record->lock < 0 && errno != EMFILE && errno != ENFILE && errno != ENOMEM) /* lost or replaced, maybe on a full disk: then the folder */
+        record->lock = openat(record->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (record->lock < 0)
         return sb_fail_errno(error, errno, "state", "the lock can't be opened");
     if (flock(record->lock, LOCK_EX | LOCK_NB) == 0)
         return 0;
+    if (errno != EWOULDBLOCK)
+        return sb_fail_errno(error, errno, "state", "the sandbox can't be locked");
     return sb_fail(error,
                    SB_ARGS(SANDBOX_EBUSY, .phase = "state", .retryable = 1, .hint = "try again when the other call has ended"),
                    "another process or call is changing this sandbox");
-}
-
-int sb_folder_lock(int folder, int how)
-{
-    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    if (fd >= 0)
-        SB_RETRY(flock(fd, how));
-    return fd;
-}
-
-void sb_folder_unlock(int fd)
-{
-    if (fd >= 0)
-        flock(fd, LOCK_UN); /* said, not just closed: a forked child of the host program may have a copy */
-    sb_close(fd);
 }
 
 /* Makers share the lock of sandboxes/ from a folder's making until they hold the folder's own; who takes a folder for dead has it alone. */
 int sb_record_make(struct sb_engine *engine, const char *id, struct sb_record *ret, struct sandbox_error **error)
 {
     struct sb_record record = SB_RECORD_INIT;
-    int all = sb_folder_lock(engine->sandboxes, LOCK_SH), r;
+    int all = sb_folder_lock(engine->sandboxes, LOCK_SH, error), r;
 
+    if (all < 0)
+        return all;
     memcpy(record.id, id, SB_ID_SIZE);
-    if (all < 0 || mkdirat(engine->sandboxes, id, 0700) < 0) {
-        r = sb_fail_errno(error, errno, "state", "the sandbox's folder can't be made");
+    r = sb_owner_enter(engine, id);
+    if (!r && mkdirat(engine->sandboxes, id, 0700) < 0)
+        r = -errno;
+    if (r) {
         sb_folder_unlock(all);
-        return r;
+        sb_owner_leave(engine, &engine->self, id);
+        return sb_fail_errno(error, -r, "state", "the sandbox's folder can't be made");
     }
     record.dir = openat(engine->sandboxes, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     r = record.dir < 0 || fchmod(record.dir, 0700) < 0
@@ -137,18 +164,46 @@ int sb_record_make(struct sb_engine *engine, const char *id, struct sb_record *r
     if (r) {
         sb_record_clear(&record);
         sb_remove_tree(engine->sandboxes, id);
+        sb_owner_leave(engine, &engine->self, id);
         return r;
     }
     *ret = record;
     return 0;
 }
 
+int sb_lock_wait(struct sb_engine *engine, const char *id, struct sb_lock_wait *wait, struct sandbox_error **error)
+{
+    struct sb_lock_holder holder;
+    int64_t now = sb_now_ms();
+    char path[SB_ID_SIZE + 8];
+    SB_CLOSE int fd = -1;
+
+    if (now < wait->next)
+        return 1;
+    if (!wait->next) { /* most wait for a moment only */
+        wait->next = now + LOOK_MS;
+        return 1;
+    }
+    wait->next = now + LOOK_MS;
+    snprintf(path, sizeof path, "%s/lock", id);
+    fd = openat(engine->sandboxes, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return 1;
+    sb_lock_holder(fd, &holder);
+    if (!holder.stopped || holder.pid != wait->pid || !wait->since) {
+        wait->since = holder.stopped ? now : 0;
+        wait->pid = holder.pid;
+        return 1;
+    }
+    return now - wait->since < STOPPED_MS ? 1 : sb_lock_busy(&holder, "this sandbox", error);
+}
+
 int sb_record_take(struct sb_engine *engine, const char *id, struct sb_record *ret, struct sandbox_error **error)
 {
-    int all = sb_folder_lock(engine->sandboxes, LOCK_EX), r;
+    int all = sb_folder_lock(engine->sandboxes, LOCK_EX, error), r;
 
     if (all < 0)
-        return sb_fail_errno(error, errno, "state", "the sandboxes can't be locked");
+        return all;
     r = sb_record_open(engine, id, SB_LOCK_EXCLUSIVE, ret, error);
     sb_folder_unlock(all);
     return r;
@@ -212,6 +267,10 @@ int sb_record_open(struct sb_engine *engine, const char *id, enum sb_record_lock
                        "this is no id");
     memcpy(record.id, id, SB_ID_SIZE);
     record.dir = openat(engine->sandboxes, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (record.dir < 0 && (errno == ENOTDIR || errno == ELOOP)) { /* somebody's file of this name: it can be deleted, and nothing else */
+        *ret = record;
+        return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .sys_errno = errno, .phase = "state"), "the sandbox's folder is something else");
+    }
     if (record.dir < 0)
         return errno == ENOENT ? sb_fail(error, SB_ARGS(SANDBOX_ENOTFOUND, .sys_errno = ENOENT, .field = "id"),
                                          "there is no sandbox %.12s", id)
@@ -236,6 +295,21 @@ int sb_record_open(struct sb_engine *engine, const char *id, enum sb_record_lock
     return r;
 }
 
+int sb_record_load(struct sb_engine *engine, const char *id, struct sb_record *ret, struct sandbox_error **error)
+{
+    struct sb_record record = SB_RECORD_INIT;
+    char path[SB_ID_SIZE + 16];
+    int r;
+
+    memcpy(record.id, id, SB_ID_SIZE);
+    snprintf(path, sizeof path, "%s/record", id);
+    r = read_document(engine->sandboxes, path, &record.json, error);
+    if (!r)
+        r = interpret(&record, error);
+    *ret = record;
+    return r;
+}
+
 char *sb_record_holder_prefix(const struct sb_engine *engine)
 {
     struct stat st;
@@ -256,11 +330,15 @@ char *sb_record_holder(const struct sb_engine *engine, const char *id)
     return !prefix || asprintf(&text, "%s%s\t%s\n", prefix, engine->root_path, id) < 0 ? NULL : text;
 }
 
-json_t *sb_record_read_run(const struct sb_record *record)
+json_t *sb_record_read_run(const struct sb_engine *engine, const struct sb_record *record)
 {
+    char path[SB_ID_SIZE + 16];
     json_t *json;
 
-    return read_document(record->dir, "run", &json, NULL) ? NULL : json;
+    if (record->dir >= 0)
+        return read_document(record->dir, "run", &json, NULL) ? NULL : json;
+    snprintf(path, sizeof path, "%s/run", record->id);
+    return read_document(engine->sandboxes, path, &json, NULL) ? NULL : json;
 }
 
 int sb_record_write_run(struct sb_record *record, const char *state, const struct sb_identity *init,
@@ -274,26 +352,59 @@ int sb_record_write_run(struct sb_record *record, const char *state, const struc
     return write_document(record->dir, "run", json, durable(record), error);
 }
 
-int sb_name_claim(struct sb_engine *engine, const char *name, const char *id, struct sandbox_error **error)
+/* Under the lock of names/: a claim is made after its sandbox's folder and released before that goes, so one without a folder is nobody's. */
+static int claim_is_free(struct sb_engine *engine, int claims, const char *name)
 {
-    int lock = sb_folder_lock(engine->names, LOCK_EX), r = lock < 0 || symlinkat(id, engine->names, name) < 0 ? -errno : 0;
+    char target[SB_ID_SIZE + 1];
+    ssize_t n = readlinkat(claims, name, target, sizeof target);
 
-    sb_folder_unlock(lock);
-    if (!r)
+    if (n < 0 && errno != EINVAL) /* EINVAL: no link, so nothing that we made */
         return 0;
-    if (r == -EEXIST)
+    if (n != SB_ID_SIZE - 1)
+        return 1;
+    target[n] = 0;
+    return !sb_id_valid(target) || (faccessat(engine->sandboxes, target, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT);
+}
+
+static int try_claim(struct sb_engine *engine, const char *name, const char *id, struct sandbox_error **error)
+{
+    int lock = sb_folder_lock(engine->names, LOCK_EX, error), r = 0;
+
+    if (lock < 0)
+        return lock;
+    if (symlinkat(id, engine->names, name) < 0)
+        r = errno;
+    if (r == EEXIST && claim_is_free(engine, engine->names, name) && unlinkat(engine->names, name, 0) == 0)
+        r = symlinkat(id, engine->names, name) < 0 ? errno : 0;
+    sb_folder_unlock(lock);
+    if (r == EEXIST)
         return sb_fail(
             error,
             SB_ARGS(SANDBOX_EEXISTS, .sys_errno = EEXIST, .field = "name", .hint = "delete that sandbox or take another name"),
             "the name %s belongs to another sandbox", name);
-    return sb_fail_errno(error, -r, "state", "the name can't be claimed");
+    return r ? sb_fail_errno(error, r, "state", "the name can't be claimed") : 0;
+}
+
+int sb_name_claim(struct sb_engine *engine, const char *name, const char *id, struct sandbox_error **error)
+{
+    char target[SB_ID_SIZE + 1] = "";
+    int r = try_claim(engine, name, id, error);
+
+    /* its holder may be half made or half deleted, by a process that died after this host was opened */
+    if (r == SANDBOX_EEXISTS && readlinkat(engine->names, name, target, sizeof target) == SB_ID_SIZE - 1 && sb_id_valid(target) &&
+        sb_repair_one(engine, target) == SB_REPAIR_UNDONE) {
+        if (error)
+            *error = sandbox_error_unref(*error);
+        r = try_claim(engine, name, id, error);
+    }
+    return r;
 }
 
 void sb_name_release(struct sb_engine *engine, const char *name, const char *id)
 {
-    int lock = sb_folder_lock(engine->names, LOCK_EX);
+    int lock = sb_folder_lock(engine->names, LOCK_EX, NULL);
     char target[SB_ID_SIZE + 1];
-    ssize_t n = readlinkat(engine->names, name, target, sizeof target);
+    ssize_t n = lock < 0 ? -1 : readlinkat(engine->names, name, target, sizeof target); /* a claim that stays is free for the next one */
 
     if (n == SB_ID_SIZE - 1 && !memcmp(target, id, SB_ID_SIZE - 1))
         unlinkat(engine->names, name, 0);

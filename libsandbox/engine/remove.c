@@ -45,7 +45,7 @@ static void release_range(struct sb_engine *engine, const char *id, const struct
     if (map->uid_start)
         sb_ids_release(map, holder);
     else
-        sb_ids_sweep("", is_id, (void *)id); /* its record is lost: by its name */
+        sb_ids_sweep(&(struct sb_ids_others){ "", is_id, (void *)id }); /* its record is lost: by its name */
 }
 
 static int sweep(struct sb_engine *engine, const char *id, struct sandbox_error **error)
@@ -61,11 +61,15 @@ int sb_undo_trash(struct sb_engine *engine, const char *id, const struct sb_idma
 
     if (r == -EAGAIN)
         return 1;
-    if ((r == -EACCES || r == -EPERM) && engine->map.privilege == SB_PRIVILEGE_SUBIDS)
-        return sweep(engine, id, error); /* files of the user's other ids */
+    if ((r == -EACCES || r == -EPERM) && engine->map.privilege == SB_PRIVILEGE_SUBIDS) {
+        r = sweep(engine, id, error); /* files of the user's other ids */
+        if (r)
+            return r;
+    }
     if (r)
         return sb_fail_errno(error, -r, "remove", "the sandbox's files can't be removed");
     release_range(engine, id, map);
+    sb_owner_leave(engine, &engine->self, id);
     return 0;
 }
 

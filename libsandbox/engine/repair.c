@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What an earlier process left half done, undone when a state root is opened: sandboxes that were never committed, that were being
- * deleted, or whose owner is gone; what is left in the trash; id ranges and names of sandboxes that are no more. A sandbox whose
- * lock somebody holds is somebody's work in progress and left alone. */
+ * deleted, or whose owner is gone. Only those are looked at that owners/ has of a process which is certainly gone. A sandbox whose lock
+ * somebody holds is somebody's work in progress and left alone. Names, keys and id ranges of sandboxes that are no more are taken over by
+ * whoever wants them next; a reconcile finds whatever else there may be. */
 #include "engine.h"
 
 #include <dirent.h>
@@ -53,7 +54,7 @@ static int owner_lives(struct sb_engine *engine, const struct sb_record *record)
     int fd;
 
     sb_identity_from_json(json_object_get(record->json, "owner"), &owner);
-    fd = sb_identity_open(&owner);
+    fd = sb_identity_find(&engine->self, &owner);
     if (fd >= 0)
         sb_close(fd);
     if (fd == -EXDEV || fd == -EACCES) /* no way to see it; but its sandbox ended with it */
@@ -71,7 +72,7 @@ static int listens(struct sb_engine *engine, const char *id)
 /* An uncommitted init ends by itself; one that is being deleted may live on until it is told. 1: it is gone. */
 static int end_init(struct sb_engine *engine, const struct sb_record *record)
 {
-    SB_JSON json_t *run = sb_record_read_run(record);
+    SB_JSON json_t *run = sb_record_read_run(engine, record);
     static const char *const who[] = { "init", "keeper" }; /* a keeper ends with its init, unless it hangs */
 
     if (record->json)
@@ -82,7 +83,7 @@ static int end_init(struct sb_engine *engine, const struct sb_record *record)
         SB_CLOSE int fd = -1;
 
         sb_identity_from_json(json_object_get(run, who[i]), &identity);
-        fd = sb_identity_open(&identity);
+        fd = sb_identity_find(&engine->self, &identity);
         if (fd == -ESRCH || ((fd == -EXDEV || fd == -EACCES) && !listens(engine, record->id)))
             continue;
         if (fd < 0)
@@ -97,57 +98,50 @@ static int end_init(struct sb_engine *engine, const struct sb_record *record)
     return 1;
 }
 
-static void repair_one(struct sb_engine *engine, const char *id)
+/* Another process may be at it: then both remove, and that does no harm. */
+static int empty_trash(struct sb_engine *engine, const char *id, const struct sb_idmap *map)
 {
+    int r;
+
+    while ((r = sb_undo_trash(engine, id, map, NULL)) == 1)
+        ;
+    return r;
+}
+
+enum sb_repaired sb_repair_one(struct sb_engine *engine, const char *id)
+{
+    const struct sb_idmap unknown = { .privilege = engine->map.privilege };
     char run[SB_ID_SIZE + 16], deleting[SB_ID_SIZE + 16];
     struct sb_record record = SB_RECORD_INIT;
-    int r, gone;
+    int r, gone, undone;
 
     if (!sb_id_valid(id))
-        return;
+        return SB_REPAIR_LATER;
     snprintf(run, sizeof run, "%s/run", id);
     snprintf(deleting, sizeof deleting, "%s/deleting", id);
     r = sb_record_take(engine, id, &record, NULL);
-    if (r && r != SANDBOX_EDAMAGED) /* somebody's work in progress, gone, or not to be read now */
-        return;
-    gone = exists(engine->sandboxes, deleting) || !exists(engine->sandboxes, run) ||
-           (!r && record.spec->lifetime == SANDBOX_LIFETIME_OWNED && !owner_lives(engine, &record));
-    if (gone && exists(engine->sandboxes, id) && end_init(engine, &record)) {
-        if (sb_undo(engine, &record, NULL) == 1)
-            while (sb_undo_trash(engine, id, &record.map, NULL) == 1)
-                ;
+    if (r == SANDBOX_ENOTFOUND || ((!r || r == SANDBOX_EDAMAGED) && !exists(engine->sandboxes, id))) { /* in the trash already, or not at all */
+        sb_record_clear(&record);
+        return empty_trash(engine, id, &unknown) ? SB_REPAIR_LATER : SB_REPAIR_UNDONE;
+    }
+    if (r && r != SANDBOX_EDAMAGED) /* somebody's work in progress, or not to be read now */
+        return SB_REPAIR_LATER;
+    gone = record.dir >= 0 && (exists(engine->sandboxes, deleting) || !exists(engine->sandboxes, run) ||
+                               (!r && record.spec->lifetime == SANDBOX_LIFETIME_OWNED && !owner_lives(engine, &record)));
+    if (!gone) {
+        sb_record_clear(&record);
+        return SB_REPAIR_KEPT;
+    }
+    undone = end_init(engine, &record);
+    if (undone) {
+        r = sb_undo(engine, &record, NULL);
+        undone = r == 1 ? !empty_trash(engine, id, &record.map) : r == 0;
     }
     sb_record_clear(&record);
+    return undone ? SB_REPAIR_UNDONE : SB_REPAIR_LATER;
 }
 
-/* Another process may be at it: then both remove, and that does no harm. */
-static void empty_trash(struct sb_engine *engine, const char *name)
-{
-    const struct sb_idmap unknown = { .privilege = engine->map.privilege };
-
-    if (!sb_id_valid(name))
-        return;
-    while (sb_undo_trash(engine, name, &unknown, NULL) == 1)
-        ;
-}
-
-static void repair_name(struct sb_engine *engine, const char *name)
-{
-    char target[SB_ID_SIZE + 1];
-    ssize_t n = readlinkat(engine->names, name, target, sizeof target);
-
-    if (name[0] == '.')
-        return;
-    if (n != SB_ID_SIZE - 1) {
-        unlinkat(engine->names, name, 0);
-        return;
-    }
-    target[n] = 0;
-    if (!sb_id_valid(target) || (!exists(engine->sandboxes, target) && !exists(engine->trash, target)))
-        unlinkat(engine->names, name, 0);
-}
-
-static int range_is_stale(void *data, const char *holder)
+static int range_is_free(void *data, const char *holder)
 {
     struct sb_engine *engine = data;
     const char *tab = strrchr(holder, '\t');
@@ -157,7 +151,20 @@ static int range_is_stale(void *data, const char *holder)
         return 0;
     memcpy(id, tab + 1, SB_ID_SIZE - 1);
     id[SB_ID_SIZE - 1] = 0;
+    /* in this order: a folder goes from the one to the other, and never back */
     return sb_id_valid(id) && !exists(engine->sandboxes, id) && !exists(engine->trash, id);
+}
+
+int sb_range_claim(struct sb_engine *engine, struct sb_record *record, int again, struct sandbox_error **error)
+{
+    SB_FREE char *holder = sb_record_holder(engine, record->id), *prefix = sb_record_holder_prefix(engine);
+    const struct sb_ids_others others = { prefix, range_is_free, engine };
+
+    if (record->map.privilege != SB_PRIVILEGE_ROOT)
+        return 0;
+    if (!holder || !prefix)
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
+    return again ? sb_ids_claim_again(&record->map, holder, &others, error) : sb_ids_claim(&record->map, holder, &others, error);
 }
 
 /* What a killed maker of image host's layer left. A living one needs less than a minute. */
@@ -171,23 +178,48 @@ static void repair_skeleton(struct sb_engine *engine, const char *name)
         sb_remove_tree(skeletons, name);
 }
 
+/* The entries of one process that is gone, or that can't be seen from here: then an entry stays for whoever can see it. */
+static void repair_entries(struct sb_engine *engine, int folder, int certain)
+{
+    DIR *stream = fdopendir(folder);
+    struct dirent *d;
+
+    if (!stream) {
+        sb_close(folder);
+        return;
+    }
+    while ((d = readdir(stream)))
+        if (sb_id_valid(d->d_name) && sb_repair_one(engine, d->d_name) != SB_REPAIR_LATER && certain)
+            unlinkat(dirfd(stream), d->d_name, 0);
+    closedir(stream);
+}
+
+static void repair_owner(struct sb_engine *engine, const char *name)
+{
+    struct sb_identity owner;
+    int found, folder;
+
+    if (sb_owner_parse(name, &owner))
+        return;
+    found = sb_identity_find(&engine->self, &owner);
+    if (found >= 0)
+        sb_close(found);
+    if (found != -ESRCH && found != -EXDEV && found != -EACCES)
+        return;
+    folder = openat(engine->owners, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder >= 0)
+        repair_entries(engine, folder, found == -ESRCH);
+    if (found == -ESRCH)
+        unlinkat(engine->owners, name, AT_REMOVEDIR);
+}
+
 int sb_repair(struct sb_engine *engine, struct sandbox_error **error)
 {
-    SB_FREE char *prefix = engine->map.privilege == SB_PRIVILEGE_ROOT ? sb_record_holder_prefix(engine) : NULL;
-    SB_CLOSE int skeletons = -1;
-    int names;
+    SB_CLOSE int skeletons = openat(engine->root, "skeletons", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
     (void)error;
-    each_entry(engine, engine->sandboxes, repair_one);
-    each_entry(engine, engine->trash, empty_trash);
-    skeletons = openat(engine->root, "skeletons", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    each_entry(engine, engine->owners, repair_owner);
     if (skeletons >= 0)
         each_entry(engine, skeletons, repair_skeleton);
-    names = sb_folder_lock(engine->names, LOCK_EX);
-    if (names >= 0)
-        each_entry(engine, engine->names, repair_name);
-    sb_folder_unlock(names);
-    if (prefix)
-        sb_ids_sweep(prefix, range_is_stale, engine);
     return 0;
 }

@@ -114,10 +114,15 @@ int sb_engine_volume_remove(struct sb_driver *driver, const char *name, struct s
     r = sb_id_new(trash);
     if (r)
         return sb_fail_errno(error, -r, "volume", "no random bytes");
-    lock = sb_folder_lock(engine->volumes, LOCK_EX);
+    lock = sb_folder_lock(engine->volumes, LOCK_EX, error);
+    if (lock < 0)
+        return lock;
+    sb_owner_enter(engine, trash); /* whoever opens after our death removes the rest; on a full disk only a reconcile does */
     used = sb_engine_find(engine, uses_volume, name, user);
     r = used || renameat(engine->volumes, name, engine->trash, trash) == 0 ? 0 : errno;
     sb_folder_unlock(lock);
+    if (used || r)
+        sb_owner_leave(engine, &engine->self, trash);
     if (used)
         return sb_fail(error, SB_ARGS(SANDBOX_EBUSY, .sys_errno = EBUSY, .field = "name", .hint = "delete that sandbox first"),
                        "sandbox %.12s uses the volume %s", user, name);
@@ -125,5 +130,15 @@ int sb_engine_volume_remove(struct sb_driver *driver, const char *name, struct s
         return sb_fail(error, SB_ARGS(r == ENOENT ? SANDBOX_ENOTFOUND : SANDBOX_EIO, .sys_errno = r, .field = "name"),
                        r == ENOENT ? "there is no volume %s" : "the volume %s can't be removed", name);
     r = sb_remove_tree(engine->trash, trash);
+    if (r == -EACCES || r == -EPERM) { /* files of a user's other ids */
+        const struct sb_idmap none = { .privilege = engine->map.privilege };
+        int more;
+
+        while ((more = sb_undo_trash(engine, trash, &none, NULL)) == 1)
+            ;
+        r = more ? r : 0;
+    }
+    if (!r)
+        sb_owner_leave(engine, &engine->self, trash);
     return r ? sb_fail_errno(error, -r, "volume", "parts of the volume's data can't be removed; the next open tries again") : 0;
 }
