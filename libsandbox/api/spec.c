@@ -62,6 +62,11 @@ int sandbox_spec_set_hostname(struct sandbox_spec *spec, const char *hostname, s
     SET(sb_spec_set_hostname(spec, hostname, &failure), error);
 }
 
+int sandbox_spec_set_idempotency_key(struct sandbox_spec *spec, const char *key, struct sandbox_error **error)
+{
+    SET(sb_spec_set_idempotency_key(spec, key, &failure), error);
+}
+
 int sandbox_spec_set_daemon(struct sandbox_spec *spec, const char *const *argv, struct sandbox_error **error)
 {
     SET(sb_spec_set_daemon(spec, argv, &failure), error);

@@ -25,6 +25,13 @@ int sb_check_name(const char *name, const char *field, struct sandbox_error **er
     return invalid(error, field, "is not a name", "use 1 to 128 of A-Z a-z 0-9 _ . -, the first one a letter or digit");
 }
 
+int sb_check_key(const char *key, const char *field, struct sandbox_error **error)
+{
+    if (sb_key_valid(key))
+        return 0;
+    return invalid(error, field, "is not a key", "use 1 to 128 of A-Z a-z 0-9 _ . : -, the first one a letter or digit");
+}
+
 int sb_check_image(const char *image, const char *field, struct sandbox_error **error)
 {
     if (sb_name_valid(image) || sb_digest_valid(image))

@@ -23,6 +23,8 @@ enum {
 int sb_digest_valid(const char *digest);
 
 int sb_check_name(const char *name, const char *field, struct sandbox_error **error);
+/* An idempotency key: as a name, and ':' is allowed after the first byte. */
+int sb_check_key(const char *key, const char *field, struct sandbox_error **error);
 /* "host", a name or a digest. */
 int sb_check_image(const char *image, const char *field, struct sandbox_error **error);
 int sb_check_label(const char *key, const char *value, struct sandbox_error **error);

@@ -107,7 +107,8 @@ json_t *sb_spec_to_json(const struct sandbox_spec *spec)
 
     if (!object || put(object, "name", json_string(spec->name ? spec->name : "")) || put(object, "image", json_string(spec->image)) ||
         put_bytes(object, "workdir", spec->workdir) || put_bytes(object, "user", spec->user) ||
-        put_bytes(object, "hostname", spec->hostname) || put(object, "daemon", daemon_to_json(spec)) ||
+        put_bytes(object, "hostname", spec->hostname) ||
+        put(object, "idempotency_key", json_string(spec->idempotency_key ? spec->idempotency_key : "")) || put(object, "daemon", daemon_to_json(spec)) ||
         put(object, "labels", labels_to_json(spec)) || put(object, "env", env_to_json(spec)) ||
         put(object, "mounts", mounts_to_json(spec)) || put(object, "capabilities", capabilities_to_json(spec)) ||
         put(object, "fuse", json_boolean(spec->fuse)) || put(object, "read_only", json_boolean(spec->read_only)) ||
@@ -119,6 +120,34 @@ json_t *sb_spec_to_json(const struct sandbox_spec *spec)
         return NULL;
     }
     return object;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const struct sb_pair *)a)->key, ((const struct sb_pair *)b)->key);
+}
+
+static json_t *normal_form(const struct sandbox_spec *spec)
+{
+    struct sandbox_spec *copy = sb_spec_copy(spec);
+    json_t *json = NULL;
+
+    if (copy) {
+        if (copy->n_env)
+            qsort(copy->env, copy->n_env, sizeof *copy->env, by_key); /* labels are an object, which has no order */
+        free(copy->idempotency_key);
+        copy->idempotency_key = NULL;
+        json = sb_spec_to_json(copy);
+    }
+    sb_spec_free(copy);
+    return json;
+}
+
+int sb_spec_equal(const struct sandbox_spec *a, const struct sandbox_spec *b)
+{
+    SB_JSON json_t *one = normal_form(a), *other = normal_form(b);
+
+    return one && other ? json_equal(one, other) : -1;
 }
 
 /* ---- reading: each gets one member's value ---- */
@@ -288,6 +317,7 @@ static const struct member members[] = {
     { "workdir", .set_text = sb_spec_set_workdir },
     { "user", .set_text = sb_spec_set_user },
     { "hostname", .set_text = sb_spec_set_hostname },
+    { "idempotency_key", .set_text = sb_spec_set_idempotency_key },
     { "daemon", .read = read_daemon },
     { "labels", .read = read_labels },
     { "env", .read = read_env },

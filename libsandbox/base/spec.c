@@ -48,6 +48,7 @@ struct sandbox_spec *sb_spec_free(struct sandbox_spec *spec)
     free(spec->workdir);
     free(spec->user);
     free(spec->hostname);
+    free(spec->idempotency_key);
     free_list(spec->daemon);
     free_pairs(spec->labels, spec->n_labels);
     free_pairs(spec->env, spec->n_env);
@@ -139,7 +140,7 @@ struct sandbox_spec *sb_spec_copy(const struct sandbox_spec *spec)
         return NULL;
     failed = copy_text(&copy->name, spec->name) || copy_text(&copy->image, spec->image) ||
              copy_text(&copy->workdir, spec->workdir) || copy_text(&copy->user, spec->user) ||
-             copy_text(&copy->hostname, spec->hostname);
+             copy_text(&copy->hostname, spec->hostname) || copy_text(&copy->idempotency_key, spec->idempotency_key);
     if (!failed && spec->daemon)
         failed = !(copy->daemon = copy_list((const char *const *)spec->daemon));
     for (size_t i = 0; !failed && i < spec->n_labels; i++)
@@ -182,6 +183,13 @@ int sb_spec_set_name(struct sandbox_spec *spec, const char *name, struct sandbox
     int r = name ? sb_check_name(name, "name", error) : 0;
 
     return r ? r : set_text(&spec->name, name, error);
+}
+
+int sb_spec_set_idempotency_key(struct sandbox_spec *spec, const char *key, struct sandbox_error **error)
+{
+    int r = key ? sb_check_key(key, "idempotency_key", error) : 0;
+
+    return r ? r : set_text(&spec->idempotency_key, key, error);
 }
 
 int sb_spec_set_image(struct sandbox_spec *spec, const char *image, struct sandbox_error **error)

@@ -25,6 +25,7 @@ struct sandbox_spec {
     char *workdir;  /* NULL: the image's */
     char *user;     /* NULL: the image's */
     char *hostname; /* NULL: from the id */
+    char *idempotency_key; /* NULL: none */
     char **daemon;  /* NULL-terminated; NULL: none */
     struct sb_pair *labels;
     size_t n_labels;
@@ -48,6 +49,9 @@ struct sandbox_spec *sb_spec_new(void);
 struct sandbox_spec *sb_spec_free(struct sandbox_spec *spec);
 /* A deep copy; NULL when memory is short. */
 struct sandbox_spec *sb_spec_copy(const struct sandbox_spec *spec);
+/* 1: both ask for the same sandbox, whatever the order in which labels and environment were set, and whatever their idempotency keys; 0: not;
+ * negative: memory is short. */
+int sb_spec_equal(const struct sandbox_spec *a, const struct sandbox_spec *b);
 /* New reference, NULL when memory is short. Byte strings (daemon, env, paths) by sb_json_bytes(). */
 json_t *sb_spec_to_json(const struct sandbox_spec *spec);
 /* The reverse, with every rule of the public setters checked again: the JSON may come from a damaged disk or a peer. */
@@ -55,6 +59,7 @@ int sb_spec_from_json(const json_t *json, struct sandbox_spec **ret_spec, struct
 /* What the public setters do, with their rules (rules.h); nothing of a spec changes when one fails. */
 int sb_spec_set_name(struct sandbox_spec *spec, const char *name, struct sandbox_error **error);
 int sb_spec_set_image(struct sandbox_spec *spec, const char *image, struct sandbox_error **error);
+int sb_spec_set_idempotency_key(struct sandbox_spec *spec, const char *key, struct sandbox_error **error);
 int sb_spec_add_label(struct sandbox_spec *spec, const char *key, const char *value, struct sandbox_error **error);
 int sb_spec_add_env(struct sandbox_spec *spec, const char *name, const char *value, struct sandbox_error **error);
 int sb_spec_set_workdir(struct sandbox_spec *spec, const char *workdir, struct sandbox_error **error);

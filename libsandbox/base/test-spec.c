@@ -68,6 +68,7 @@ static void fill(void)
     accepted(sb_spec_set_workdir(spec, "/work/../tmp", &error));
     accepted(sb_spec_set_user(spec, "1000:nogroup", &error));
     accepted(sb_spec_set_hostname(spec, "host-1.example", &error));
+    accepted(sb_spec_set_idempotency_key(spec, "job:7", &error));
     accepted(sb_spec_set_daemon(spec, argv, &error));
     accepted(sb_spec_add_capability(spec, "cap_sys_admin", &error));
     accepted(sb_spec_add_capability(spec, "CHECKPOINT_RESTORE", &error));
@@ -87,7 +88,7 @@ static void fill(void)
 static const char filled[] =
     "{\"capabilities\":[\"SYS_ADMIN\",\"CHECKPOINT_RESTORE\"],\"cpu_max\":10,"
     "\"daemon\":[\"/bin/layerfs\",\"--mount\",{\"base64\":\"//4=\"},\"\"],\"env\":[\"PATH=/bin\",{\"base64\":\"T0REPWE9Yv8=\"}],"
-    "\"fuse\":true,\"hostname\":\"host-1.example\",\"image\":\"debian\",\"labels\":{\"a\":\"\",\"z\":\"caf\xc3\xa9\"},"
+    "\"fuse\":true,\"hostname\":\"host-1.example\",\"idempotency_key\":\"job:7\",\"image\":\"debian\",\"labels\":{\"a\":\"\",\"z\":\"caf\xc3\xa9\"},"
     "\"lifetime\":\"detached\",\"log_max\":8192,\"memory_max\":1048576,\"mounts\":["
     "{\"max_bytes\":0,\"read_only\":true,\"source\":{\"base64\":\"L3Nydi//L2lu\"},\"target\":\"/in\",\"type\":\"bind\"},"
     "{\"max_bytes\":0,\"read_only\":false,\"source\":\"store\",\"target\":\"/store\",\"type\":\"volume\"},"
@@ -95,7 +96,7 @@ static const char filled[] =
     "\"name\":\"box.1\",\"network\":\"none\",\"pids_max\":4194304,\"read_only\":true,\"user\":\"1000:nogroup\","
     "\"workdir\":\"/work/../tmp\"}";
 static const char empty[] =
-    "{\"capabilities\":[],\"cpu_max\":0,\"daemon\":[],\"env\":[],\"fuse\":false,\"hostname\":\"\",\"image\":\"host\",\"labels\":{},"
+    "{\"capabilities\":[],\"cpu_max\":0,\"daemon\":[],\"env\":[],\"fuse\":false,\"hostname\":\"\",\"idempotency_key\":\"\",\"image\":\"host\",\"labels\":{},"
     "\"lifetime\":\"owned\",\"log_max\":0,\"memory_max\":0,\"mounts\":[],\"name\":\"\",\"network\":\"none\",\"pids_max\":0,\"read_only\":false,"
     "\"user\":\"\",\"workdir\":\"\"}";
 
@@ -238,6 +239,49 @@ START_TEST(env_is_checked)
         accepted(sb_spec_add_env(spec, name, text, &error));
     }
     refused(sb_spec_add_env(spec, "more", text, &error), SANDBOX_ELIMIT, "env");
+}
+END_TEST
+
+START_TEST(idempotency_key_is_checked)
+{
+    static const char *const good[] = { "a", "0", "job:2026-11-30T20:00:00_1.2" }, *const bad[] = { "", ":", ".a", "-a", "a/b", "a b", "\xc3\xa9" };
+    char longest[130];
+
+    for (size_t i = 0; i < SB_ELEMENTS(good); i++)
+        accepted(sb_spec_set_idempotency_key(spec, good[i], &error));
+    for (size_t i = 0; i < SB_ELEMENTS(bad); i++)
+        refused(sb_spec_set_idempotency_key(spec, bad[i], &error), SANDBOX_EINVALID, "idempotency_key");
+    memset(longest, 'a', 129);
+    longest[129] = 0;
+    refused(sb_spec_set_idempotency_key(spec, longest, &error), SANDBOX_EINVALID, "idempotency_key");
+    ck_assert_str_eq(spec->idempotency_key, good[2]);
+    longest[128] = 0;
+    accepted(sb_spec_set_idempotency_key(spec, longest, &error));
+    accepted(sb_spec_set_idempotency_key(spec, NULL, &error));
+    ck_assert_ptr_null(spec->idempotency_key);
+}
+END_TEST
+
+START_TEST(equal_specs_differ_in_order_and_key_alone)
+{
+    struct sandbox_spec *a = sb_spec_new(), *b = sb_spec_new();
+
+    accepted(sb_spec_add_env(a, "X", "1", &error));
+    accepted(sb_spec_add_env(a, "Y", "2", &error));
+    accepted(sb_spec_add_label(a, "l", "1", &error));
+    accepted(sb_spec_add_label(a, "m", "2", &error));
+    accepted(sb_spec_set_idempotency_key(a, "one", &error));
+    accepted(sb_spec_add_label(b, "m", "2", &error));
+    accepted(sb_spec_add_label(b, "l", "1", &error));
+    accepted(sb_spec_add_env(b, "Y", "2", &error));
+    ck_assert_int_eq(sb_spec_equal(a, b), 0);
+    accepted(sb_spec_add_env(b, "X", "1", &error));
+    ck_assert_int_eq(sb_spec_equal(a, b), 1);
+    ck_assert_str_eq(b->env[0].key, "Y"); /* and neither has changed */
+    accepted(sb_spec_set_pids_max(b, 7, &error));
+    ck_assert_int_eq(sb_spec_equal(a, b), 0);
+    sb_spec_free(a);
+    sb_spec_free(b);
 }
 END_TEST
 
@@ -458,6 +502,8 @@ int main(void)
     tcase_add_test(tc, names_and_images_are_checked);
     tcase_add_test(tc, labels_are_checked);
     tcase_add_test(tc, env_is_checked);
+    tcase_add_test(tc, idempotency_key_is_checked);
+    tcase_add_test(tc, equal_specs_differ_in_order_and_key_alone);
     tcase_add_test(tc, workdir_user_and_hostname_are_checked);
     tcase_add_test(tc, daemon_is_checked);
     tcase_add_test(tc, numbers_are_checked);

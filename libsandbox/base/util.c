@@ -84,16 +84,26 @@ static int is_alnum(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-int sb_name_valid(const char *name)
+static int is_word(const char *text, const char *marks)
 {
     size_t n;
 
-    if (!name || !is_alnum(name[0]))
+    if (!text || !is_alnum(text[0]))
         return 0;
-    for (n = 1; name[n]; n++)
-        if (n >= 128 || (!is_alnum(name[n]) && !strchr("_.-", name[n])))
+    for (n = 1; text[n]; n++)
+        if (n >= 128 || (!is_alnum(text[n]) && !strchr(marks, text[n])))
             return 0;
     return n <= 128;
+}
+
+int sb_name_valid(const char *name)
+{
+    return is_word(name, "_.-");
+}
+
+int sb_key_valid(const char *key)
+{
+    return is_word(key, "_.:-");
 }
 
 int sb_utf8_valid(const char *bytes, size_t size)

@@ -40,6 +40,8 @@ int sb_id_new(char id[SB_ID_SIZE]);
 int sb_id_valid(const char *id);
 /* 1 when it is [A-Za-z0-9][A-Za-z0-9_.-]{0,127}. */
 int sb_name_valid(const char *name);
+/* 1 when it is [A-Za-z0-9][A-Za-z0-9_.:-]{0,127}. */
+int sb_key_valid(const char *key);
 /* 1 when `size` bytes are well-formed UTF-8 (no surrogates, no overlong forms, at most U+10FFFF). */
 int sb_utf8_valid(const char *bytes, size_t size);
 /* 1 when it is an absolute path without NUL, "..", and of at most PATH_MAX-1 bytes. */

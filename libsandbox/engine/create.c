@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * create: a new id, a record of everything that will be made, then the making. The operation has two halves: what is quick is done
  * at once, the stage is then waited for by steps. Whatever fails, undoes all of it; whoever dies in between leaves a record without
- * a "run" document, which the next open undoes. */
+ * a "run" document, which the next open undoes. With an idempotency key it begins with the question whose that is (claims.c). */
 #include "engine.h"
 
 #include <errno.h>
@@ -14,6 +14,7 @@
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,7 +30,11 @@ struct create {
     struct sb_image_ref image; /* held until the record that names it is written */
     int wake;                  /* eventfd: makes the descriptor readable for a cancel */
     int cancelled;
+    struct sandbox_spec *spec; /* with a key, until it is the record's; else NULL */
+    int timer;                 /* -1: without a key */
+    struct sb_lock_wait waited;
 };
+enum { LOST = 1, KEY_MS = 2 };
 
 /* What a spec names on this machine must be there. */
 static int check_mounts(struct sb_engine *engine, const struct sandbox_spec *spec, struct sandbox_error **error)
@@ -133,7 +138,8 @@ static int fill_record(struct sb_engine *engine, const struct sandbox_spec *spec
     return 0;
 }
 
-/* Everything up to the start of the stage. The record is complete before the first resource beside its own folder and range is made. */
+/* Everything up to the start of the stage. The record is complete before the first resource beside its own folder and range is made. LOST: another
+ * create has the key. */
 static int prepare(struct create *c, const struct sandbox_spec *spec, struct sandbox_error **error)
 {
     struct sb_engine *engine = c->engine;
@@ -160,6 +166,8 @@ static int prepare(struct create *c, const struct sandbox_spec *spec, struct san
         r = sb_record_write(&c->record, error);
     sb_folder_unlock(volumes);
     sb_image_ref_clear(&c->image);
+    if (!r && spec->idempotency_key)
+        r = sb_key_claim(engine, spec->idempotency_key, id, error); /* before the name, which both would want */
     if (!r && spec->name)
         r = sb_name_claim(engine, spec->name, id, error);
     if (!r)
@@ -177,6 +185,47 @@ static void undo(struct create *c)
             ;
 }
 
+static int launch(struct create *c, const struct sandbox_spec *spec, struct sandbox_error **error)
+{
+    struct epoll_event e = { .events = EPOLLIN };
+    int r = prepare(c, spec, error);
+
+    if (!r && epoll_ctl(c->op.fd, EPOLL_CTL_ADD, c->launch.epoll, &e) < 0)
+        r = sb_fail_errno(error, errno, "create", "the stage can't be watched");
+    return r;
+}
+
+/* 1: waits for whoever has the key, or it is launched now; 0: the sandbox was there. */
+static int step_key(struct create *c, struct sandbox_error **error)
+{
+    const struct itimerspec soon = { .it_value = { .tv_nsec = KEY_MS * 1000000 } };
+    char id[SB_ID_SIZE];
+    uint64_t ticks;
+    int r;
+
+    while (read(c->timer, &ticks, sizeof ticks) > 0)
+        ;
+    r = sb_key_find(c->engine, c->spec, &c->waited, id, error);
+    if (r == SB_KEY_TAKEN) {
+        memcpy(c->op.id, id, SB_ID_SIZE);
+        return 0;
+    }
+    if (r == SB_KEY_FREE) {
+        r = launch(c, c->spec, error);
+        if (!r) {
+            c->spec = sb_spec_free(c->spec);
+            return 1;
+        }
+        undo(c);
+        sb_record_clear(&c->record);
+        *c->op.id = 0;
+    }
+    if (r < 0)
+        return r;
+    timerfd_settime(c->timer, 0, &soon, NULL);
+    return 1;
+}
+
 static int create_step(struct sb_op *op, struct sandbox_error **error)
 {
     struct create *c = (struct create *)op;
@@ -186,6 +235,8 @@ static int create_step(struct sb_op *op, struct sandbox_error **error)
         undo(c);
         return sb_fail(error, SB_ARGS(SANDBOX_ECANCELLED), "the create was cancelled");
     }
+    if (c->spec)
+        return step_key(c, error);
     r = sb_launch_step(&c->launch, error);
     if (r == 1)
         return 1;
@@ -219,9 +270,26 @@ static void create_free(struct sb_op *op)
 
     sb_record_clear(&c->record);
     sb_image_ref_clear(&c->image);
+    sb_spec_free(c->spec);
+    sb_close(c->timer);
     sb_close(c->wake);
     sb_close(c->op.fd);
     free(c);
+}
+
+/* The first step is due at once; everything that may fail comes then. */
+static int begin_with_key(struct create *c, const struct sandbox_spec *spec, struct sandbox_error **error)
+{
+    const struct itimerspec now = { .it_value = { .tv_nsec = 1 } };
+    struct epoll_event e = { .events = EPOLLIN };
+
+    c->spec = sb_spec_copy(spec);
+    if (!c->spec)
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
+    c->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (c->timer < 0 || timerfd_settime(c->timer, 0, &now, NULL) < 0 || epoll_ctl(c->op.fd, EPOLL_CTL_ADD, c->timer, &e) < 0)
+        return sb_fail_errno(error, errno, "create", "no timer");
+    return 0;
 }
 
 static const struct sb_op_ops create_ops = { create_step, create_cancel, create_free };
@@ -242,15 +310,17 @@ int sb_engine_create(struct sb_driver *driver, const struct sandbox_spec *spec, 
     c->record = (struct sb_record)SB_RECORD_INIT;
     c->launch = (struct sb_launch){ .control = -1, .stage = -1, .init = -1, .epoll = -1 };
     c->image = (struct sb_image_ref)SB_IMAGE_REF_INIT;
+    c->timer = -1;
     c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     c->op.fd = epoll_create1(EPOLL_CLOEXEC);
-    r = c->wake < 0 || c->op.fd < 0 ? sb_fail_errno(error, errno, "create", "no descriptor")
-                                    : check_mounts(c->engine, spec, error);
-    if (!r)
-        r = prepare(c, spec, error);
-    if (!r &&
-        (epoll_ctl(c->op.fd, EPOLL_CTL_ADD, c->wake, &e) < 0 || epoll_ctl(c->op.fd, EPOLL_CTL_ADD, c->launch.epoll, &e) < 0))
-        r = sb_fail_errno(error, errno, "create", "the stage can't be watched");
+    if (c->wake < 0 || c->op.fd < 0 || epoll_ctl(c->op.fd, EPOLL_CTL_ADD, c->wake, &e) < 0)
+        r = sb_fail_errno(error, errno, "create", "no descriptor");
+    else if (spec->idempotency_key)
+        r = begin_with_key(c, spec, error);
+    else
+        r = check_mounts(c->engine, spec, error);
+    if (!r && !spec->idempotency_key)
+        r = launch(c, spec, error);
     if (r) {
         undo(c);
         create_free(&c->op);

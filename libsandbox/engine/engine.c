@@ -33,6 +33,7 @@ static void engine_free(struct sb_driver *driver)
     sb_close(engine->unpack_program);
     sb_close(engine->sandboxes);
     sb_close(engine->names);
+    sb_close(engine->keys);
     sb_close(engine->trash);
     sb_close(engine->volumes);
     sb_close(engine->owners);
@@ -160,6 +161,7 @@ static int open_folders(struct sb_engine *engine, struct sandbox_error **error)
         int *fd;
     } folders[] = { { "sandboxes", &engine->sandboxes },
                     { "names", &engine->names },
+                    { "keys", &engine->keys },
                     { "trash", &engine->trash },
                     { "volumes", &engine->volumes },
                     { "owners", &engine->owners } };
@@ -188,7 +190,7 @@ int sb_engine_open(const char *root, const char *agent_dir, struct sb_driver **r
     if (!engine)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
     engine->driver.ops = &driver_ops;
-    engine->root = engine->sandboxes = engine->names = engine->trash = engine->volumes = engine->owners = engine->null =
+    engine->root = engine->sandboxes = engine->names = engine->keys = engine->trash = engine->volumes = engine->owners = engine->null =
         engine->agent = engine->unpack_program = -1;
     pthread_mutex_init(&engine->lock, NULL);
     if (agent_dir && !(engine->agent_dir = strdup(agent_dir)))

@@ -3,7 +3,7 @@
  *
  * Below the state root (0700, the caller's own):
  *   sandboxes/ID/{record, run, deleting, s (init's socket), rw/{upper,work}, log/}   one folder a sandbox, flock'ed while it changes
- *   names/NAME -> ID        trash/ID (being removed)        volumes/NAME/data
+ *   names/NAME -> ID        keys/KEY -> ID        trash/ID (being removed)        volumes/NAME/data
  *   owners/PROCESS/ID (owners.c): what a process must not die on
  *   images/, layers/ (image.c)      skeletons/KEY (hostimage.c) */
 #ifndef SB_ENGINE_ENGINE_H
@@ -33,7 +33,7 @@ struct sb_identity {
 struct sb_engine {
     struct sb_driver driver; /* first: a driver is an engine */
     char *root_path;
-    int root, sandboxes, names, trash, volumes, owners;
+    int root, sandboxes, names, keys, trash, volumes, owners;
     int null;                /* /dev/null */
     struct sb_idmap map;     /* for root: without a range */
     struct sb_idmap unpack;  /* the range of the unpack helper */
@@ -130,9 +130,18 @@ int sb_record_write_run(struct sb_record *record, const char *state, const struc
 /* 1 and the id of a sandbox whose record is wanted(). */
 int sb_engine_find(struct sb_engine *engine, int (*wanted)(const struct sb_record *record, const char *what), const char *what, char id[SB_ID_SIZE]);
 int sb_record_uses_image(const struct sb_record *record, const char *digest);
-/* Name claims: EEXISTS. A claim whose sandbox is no more is taken over. */
+/* ---- claims.c: names and idempotency keys, links from names/NAME and keys/KEY to an id ---- */
+/* EEXISTS when another sandbox has the name. A claim whose sandbox is no more is taken over. */
 int sb_name_claim(struct sb_engine *engine, const char *name, const char *id, struct sandbox_error **error);
 void sb_name_release(struct sb_engine *engine, const char *name, const char *id);
+/* For the sandbox whose folder and record are there: 0, or 1 when another was faster. */
+int sb_key_claim(struct sb_engine *engine, const char *key, const char *id, struct sandbox_error **error);
+void sb_key_release(struct sb_engine *engine, const char *key, const char *id);
+enum sb_key_state { SB_KEY_FREE, SB_KEY_WAIT, SB_KEY_TAKEN };
+/* Whose the spec's key is: nobody's; one that is just being made or deleted (ask again in a few milliseconds); or `id`'s, whose spec is equal (else
+ * EEXISTS). What is left half made under the key by a process that died is undone here. `wait` is all zero at first. */
+int sb_key_find(struct sb_engine *engine, const struct sandbox_spec *spec, struct sb_lock_wait *wait, char id[SB_ID_SIZE],
+                struct sandbox_error **error);
 
 /* ---- link.c: talking to a sandbox's init ---- */
 /* A connected socket, or ENOTRUNNING. */
@@ -251,6 +260,8 @@ enum sb_repaired {
     SB_REPAIR_KEPT,   /* it is whole, and to stay */
     SB_REPAIR_UNDONE, /* it was half made, half deleted or without its owner, or not there: nothing is left */
 };
+/* 0: the process that an owned sandbox ends with is gone. */
+int sb_owner_lives(struct sb_engine *engine, const struct sb_record *record);
 enum sb_repaired sb_repair_one(struct sb_engine *engine, const char *id);
 /* Claims a new range for the sandbox of a record (again: the one its map has). */
 int sb_range_claim(struct sb_engine *engine, struct sb_record *record, int again, struct sandbox_error **error);

@@ -352,65 +352,6 @@ int sb_record_write_run(struct sb_record *record, const char *state, const struc
     return write_document(record->dir, "run", json, durable(record), error);
 }
 
-/* Under the lock of names/: a claim is made after its sandbox's folder and released before that goes, so one without a folder is nobody's. */
-static int claim_is_free(struct sb_engine *engine, int claims, const char *name)
-{
-    char target[SB_ID_SIZE + 1];
-    ssize_t n = readlinkat(claims, name, target, sizeof target);
-
-    if (n < 0 && errno != EINVAL) /* EINVAL: no link, so nothing that we made */
-        return 0;
-    if (n != SB_ID_SIZE - 1)
-        return 1;
-    target[n] = 0;
-    return !sb_id_valid(target) || (faccessat(engine->sandboxes, target, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT);
-}
-
-static int try_claim(struct sb_engine *engine, const char *name, const char *id, struct sandbox_error **error)
-{
-    int lock = sb_folder_lock(engine->names, LOCK_EX, error), r = 0;
-
-    if (lock < 0)
-        return lock;
-    if (symlinkat(id, engine->names, name) < 0)
-        r = errno;
-    if (r == EEXIST && claim_is_free(engine, engine->names, name) && unlinkat(engine->names, name, 0) == 0)
-        r = symlinkat(id, engine->names, name) < 0 ? errno : 0;
-    sb_folder_unlock(lock);
-    if (r == EEXIST)
-        return sb_fail(
-            error,
-            SB_ARGS(SANDBOX_EEXISTS, .sys_errno = EEXIST, .field = "name", .hint = "delete that sandbox or take another name"),
-            "the name %s belongs to another sandbox", name);
-    return r ? sb_fail_errno(error, r, "state", "the name can't be claimed") : 0;
-}
-
-int sb_name_claim(struct sb_engine *engine, const char *name, const char *id, struct sandbox_error **error)
-{
-    char target[SB_ID_SIZE + 1] = "";
-    int r = try_claim(engine, name, id, error);
-
-    /* its holder may be half made or half deleted, by a process that died after this host was opened */
-    if (r == SANDBOX_EEXISTS && readlinkat(engine->names, name, target, sizeof target) == SB_ID_SIZE - 1 && sb_id_valid(target) &&
-        sb_repair_one(engine, target) == SB_REPAIR_UNDONE) {
-        if (error)
-            *error = sandbox_error_unref(*error);
-        r = try_claim(engine, name, id, error);
-    }
-    return r;
-}
-
-void sb_name_release(struct sb_engine *engine, const char *name, const char *id)
-{
-    int lock = sb_folder_lock(engine->names, LOCK_EX, NULL);
-    char target[SB_ID_SIZE + 1];
-    ssize_t n = lock < 0 ? -1 : readlinkat(engine->names, name, target, sizeof target); /* a claim that stays is free for the next one */
-
-    if (n == SB_ID_SIZE - 1 && !memcmp(target, id, SB_ID_SIZE - 1))
-        unlinkat(engine->names, name, 0);
-    sb_folder_unlock(lock);
-}
-
 int sb_record_uses_image(const struct sb_record *record, const char *digest)
 {
     const char *mine = sb_json_str(json_object_get(record->json, "image"), "digest");

@@ -84,6 +84,8 @@ int sb_undo(struct sb_engine *engine, struct sb_record *record, struct sandbox_e
                        "a cgroup of the sandbox can't be removed: %s", strerrordesc_np(-r));
     if (record->spec && record->spec->name)
         sb_name_release(engine, record->spec->name, record->id);
+    if (record->spec && record->spec->idempotency_key)
+        sb_key_release(engine, record->spec->idempotency_key, record->id);
     if (renameat(engine->sandboxes, record->id, engine->trash, record->id) < 0 && errno != ENOENT)
         return sb_fail_errno(error, errno, "remove", "the sandbox's folder can't be moved away");
     return sb_undo_trash(engine, record->id, &record->map, error);

@@ -47,7 +47,7 @@ static int exists(int dir, const char *name)
     return faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-static int owner_lives(struct sb_engine *engine, const struct sb_record *record)
+int sb_owner_lives(struct sb_engine *engine, const struct sb_record *record)
 {
     struct sb_identity owner;
     SB_CLOSE int link = -1;
@@ -127,7 +127,7 @@ enum sb_repaired sb_repair_one(struct sb_engine *engine, const char *id)
     if (r && r != SANDBOX_EDAMAGED) /* somebody's work in progress, or not to be read now */
         return SB_REPAIR_LATER;
     gone = record.dir >= 0 && (exists(engine->sandboxes, deleting) || !exists(engine->sandboxes, run) ||
-                               (!r && record.spec->lifetime == SANDBOX_LIFETIME_OWNED && !owner_lives(engine, &record)));
+                               (!r && record.spec->lifetime == SANDBOX_LIFETIME_OWNED && !sb_owner_lives(engine, &record)));
     if (!gone) {
         sb_record_clear(&record);
         return SB_REPAIR_KEPT;

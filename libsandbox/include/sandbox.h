@@ -245,6 +245,13 @@ SANDBOX_API int sandbox_spec_set_workdir(struct sandbox_spec *spec, const char *
 SANDBOX_API int sandbox_spec_set_user(struct sandbox_spec *spec, const char *user, struct sandbox_error **error);
 /** Host name inside; NULL: the first 12 digits of the id. Since 0.1. */
 SANDBOX_API int sandbox_spec_set_hostname(struct sandbox_spec *spec, const char *hostname, struct sandbox_error **error);
+/**
+ * Makes a create repeatable: while a sandbox that was made with this key exists on the host, or is being made, another create with an equal key
+ * makes none, and returns that one, in whatever state it is by now, also from another process; it waits while the first create is under way. It
+ * fails with EEXISTS (field "idempotency_key") when the specs differ in anything but the order of labels and environment. The key is free again
+ * when the sandbox is deleted or its create undone. 1 to 128 of A-Z a-z 0-9 _ . : -, the first one a letter or digit; NULL: none. Since 0.1.
+ */
+SANDBOX_API int sandbox_spec_set_idempotency_key(struct sandbox_spec *spec, const char *key, struct sandbox_error **error);
 /** The daemon: the main process, started by sandbox_start() as root of the sandbox; argv ends with NULL. Empty: none. Since 0.1. */
 SANDBOX_API int sandbox_spec_set_daemon(struct sandbox_spec *spec, const char *const *argv, struct sandbox_error **error);
 /**

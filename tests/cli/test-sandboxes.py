@@ -225,6 +225,18 @@ def test_kill_signals_the_daemon(tool):
     none_left(tool)
 
 
+def test_create_is_repeatable(tool):
+    first = tool.good('create', '--idempotency-key', 'job:1', '--label', 'a=b').out.strip()
+    assert tool.good('create', '--idempotency-key', 'job:1', '--label', 'a=b').out.strip() == first
+    refused = tool.fails('--json', 'create', '--idempotency-key', 'job:1').error
+    assert (refused['code'], refused['field']) == ('EEXISTS', 'idempotency_key')
+    assert tool.fails('--json', 'create', '--idempotency-key', 'no key').error['field'] == 'idempotency_key'
+    tool.good('rm', first)
+    second = tool.good('create', '--idempotency-key', 'job:1').out.strip()
+    assert second != first
+    tool.good('rm', second)
+
+
 def test_names_of_sandboxes(tool):
     identity = tool.good('create', '--name', 'one').out.strip()
     other = tool.good('create', '--name', identity[:6]).out.strip()  # a name that begins another's id

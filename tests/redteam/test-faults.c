@@ -62,7 +62,7 @@ static size_t count(void)
 /* Opens the host that a fault left behind, deletes what it lists, and must then find the folder of sandboxes empty. */
 static void repair(const char *fault)
 {
-    static const char *const folders[] = { "sandboxes", "trash", "names", "owners" };
+    static const char *const folders[] = { "sandboxes", "trash", "names", "keys", "owners" };
     struct sandbox_list *list = NULL;
     char path[700];
 

@@ -36,6 +36,7 @@ static const struct option options[] = {
     { "env", "NAME[=VALUE]", LIST, AT(env), NULL, 0, NULL, FOR_RUN | FOR_CREATE | FOR_EXEC,
       "environment; without =VALUE it is taken from here" },
     { "workdir", "FOLDER", TEXT, AT(workdir), NULL, 0, NULL, FOR_RUN | FOR_CREATE | FOR_EXEC, "folder to start in" },
+    { "idempotency-key", "KEY", TEXT, AT(key), NULL, 0, NULL, FOR_CREATE, "a repeated create with this key gives the same sandbox" },
     { "hostname", "NAME", TEXT, AT(hostname), NULL, 0, NULL, FOR_RUN | FOR_CREATE, "host name inside" },
     { "memory", "SIZE", NUMBER, AT(memory_max), value_size, 1, "bytes, or a number with K, M, G or T", FOR_RUN | FOR_CREATE,
       "memory limit, such as 256M" },

@@ -159,6 +159,8 @@ static int set_scalars(struct sandbox_spec *spec, const struct arguments *a, str
         r = sandbox_spec_set_workdir(spec, a->workdir, error);
     if (!r && a->hostname)
         r = sandbox_spec_set_hostname(spec, a->hostname, error);
+    if (!r && a->key)
+        r = sandbox_spec_set_idempotency_key(spec, a->key, error);
     if (!r && a->memory_max)
         r = sandbox_spec_set_memory_max(spec, a->memory_max, error);
     if (!r && a->pids_max)

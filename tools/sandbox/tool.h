@@ -28,7 +28,7 @@ struct tool {
 
 /* All values that options can set; which of them a command takes is said in the table of options.c. */
 struct arguments {
-    const char *image, *name, *user, *workdir, *hostname, *digest, *select;
+    const char *image, *name, *user, *workdir, *hostname, *digest, *select, *key;
     const char **labels, **env, **mounts, **capabilities; /* NULL-terminated */
     int64_t memory_max, pids_max, cpu_max, timeout_ms, grace_ms, max_bytes, max_entries;
     int64_t signal, format;
