@@ -9,7 +9,7 @@
 #include "init.h"
 
 enum { AG_SLOTS = SB_EXECS_MAX + 64, AG_KILL_MS = 5000 };
-enum ag_slot_kind { FREE = 0, IDLE, STARTING, RUNNING, KILLING, DIALING, ATTACHED };
+enum ag_slot_kind { FREE = 0, IDLE, STARTING, RUNNING, KILLING, DIALING, ATTACHED, SERVING };
 /* What an epoll event is about; the slot's index is in the lower half of its data. */
 enum ag_what { ON_CONNECTION = 0, ON_STATUS, ON_DIAL, ON_LISTEN, ON_SIGNAL, ON_OWNER, ON_EVENTS };
 
@@ -98,6 +98,17 @@ void ag_attach(struct ag_slot *s, const struct sb_request *q);
 void ag_attach_ended(struct ag_slot *s);
 /* Of one that was not executed after all. */
 void ag_attach_drop(struct ag_slot *s);
+
+/* What children of init get as their oom_score_adj while they are cloned. */
+void ag_set_oom_score(const char *score);
+
+/* ---- init-files.c ---- */
+/* SB_REQUEST_FILES; the descriptors stay the caller's. */
+void ag_files_start(struct ag_slot *s, const struct sb_request *q, const int *fds, size_t n_fds);
+/* Its connection is gone; half a second later; its process has ended. */
+void ag_files_drop(struct ag_slot *s);
+void ag_files_kill(struct ag_slot *s);
+void ag_files_ended(struct ag_slot *s, int status);
 
 /* ---- init-dial.c ---- */
 void ag_dial(struct ag_slot *s, const struct sb_request *q);

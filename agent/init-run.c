@@ -158,7 +158,7 @@ void ag_on_exit_of(struct ag_slot *s, int status, const struct rusage *usage)
     finish(s);
 }
 
-static void set_oom_score(const char *score)
+void ag_set_oom_score(const char *score)
 {
     int saved = errno;
 
@@ -270,13 +270,13 @@ void ag_start(struct ag_slot *s, const struct sb_request *q, int *fds, size_t n_
     }
     /* A child inherits the score: when memory is short, init must not be the one that the kernel takes. Not set by the child: it would have
      * to be dumpable for that, and so open to a daemon that may trace, while it has all rights and no filter. */
-    set_oom_score("500");
+    ag_set_oom_score("500");
     ag_loop.daemon_starts += (uint32_t)daemon;
     ag_event_started(s); /* before its first byte can be written */
     pid = syscall(SYS_clone3, &args, sizeof args);
     if (pid == 0)
         ag_exec_child(&x);
-    set_oom_score(ag_loop.own_score);
+    ag_set_oom_score(ag_loop.own_score);
     sb_close(pipes[1]);
     if (pid < 0) {
         r = errno;

@@ -57,6 +57,8 @@ static void drop_connection(struct ag_slot *s)
     s->fd = ag_forget(s->fd);
     if (s->kind == DIALING)
         s->dial_fd = ag_forget(s->dial_fd);
+    if (s->kind == SERVING)
+        ag_files_drop(s);
     if (s->kind == IDLE || s->kind == DIALING || s->kind == ATTACHED)
         s->kind = FREE;
 }
@@ -103,6 +105,9 @@ static void on_deadline(struct ag_slot *s)
         s->kind = s->fd >= 0 ? IDLE : FREE;
         s->until = 0;
         break;
+    case SERVING:
+        ag_files_kill(s);
+        break;
     default:
         s->until = 0;
     }
@@ -134,7 +139,9 @@ static void on_signals(void)
                 kill(pid, SIGCONT);
             continue;
         }
-        if (s)
+        if (s && s->kind == SERVING)
+            ag_files_ended(s, status);
+        else if (s)
             ag_on_exit_of(s, status, &usage);
     }
 }
@@ -199,6 +206,8 @@ static void on_request(struct ag_slot *s)
         ag_reply(s, &(struct sb_reply){ .type = SB_REPLY_DONE }, -1);
     } else if (q->type == SB_REQUEST_DIAL) {
         ag_dial(s, q);
+    } else if (q->type == SB_REQUEST_FILES) {
+        ag_files_start(s, q, fds, n_fds);
     } else if (q->type == SB_REQUEST_STATUS) {
         tell_status(s);
         drop_connection(s); /* who asks for it asks once: its own end needn't wake us then */

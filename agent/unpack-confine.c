@@ -6,31 +6,20 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/audit.h>
 #include <linux/capability.h>
-#include <linux/filter.h>
 #include <linux/landlock.h>
 #include <linux/mount.h>
-#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
-#include <stddef.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <util.h>
+#include "filter.h"
 
-#if defined(__x86_64__)
-#define NATIVE_ARCH AUDIT_ARCH_X86_64
-#elif defined(__aarch64__)
-#define NATIVE_ARCH AUDIT_ARCH_AARCH64
-#else
-#error "the system call filter knows x86_64 and aarch64"
-#endif
+#include <util.h>
 
 /* Newer than the kernel headers of the oldest system this builds on. */
 #ifndef LANDLOCK_ACCESS_FS_REFER
@@ -151,7 +140,7 @@ static const int allowed[] = {
     SYS_read, SYS_pread64, SYS_write, SYS_pwrite64, SYS_lseek, SYS_close, SYS_fstat, SYS_newfstatat, SYS_statx, SYS_openat,
     SYS_openat2, SYS_getdents64, SYS_fcntl, SYS_readlinkat, SYS_mkdirat, SYS_mknodat, SYS_symlinkat, SYS_linkat, SYS_unlinkat,
     SYS_renameat2, SYS_fchown, SYS_fchownat, SYS_fchmod, SYS_fchmodat, SYS_utimensat, SYS_ftruncate, SYS_fsetxattr,
-    SYS_fgetxattr, SYS_flistxattr, SYS_syncfs, SYS_munmap, SYS_mremap, SYS_brk, SYS_madvise, SYS_futex, SYS_rt_sigaction,
+    SYS_fgetxattr, SYS_flistxattr, SYS_fstatfs, SYS_syncfs, SYS_munmap, SYS_mremap, SYS_brk, SYS_madvise, SYS_futex, SYS_rt_sigaction,
     SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_restart_syscall, SYS_sendto, SYS_getrandom, SYS_clock_gettime, SYS_gettimeofday,
     SYS_sysinfo, SYS_getpid, SYS_gettid, SYS_tgkill, SYS_exit, SYS_exit_group,
 #ifdef SYS_renameat
@@ -159,36 +148,12 @@ static const int allowed[] = {
 #endif
 };
 
-enum { FILTER_MAX = 2 * (int)SB_ELEMENTS(allowed) + 24 };
-
 static void filter_system_calls(void)
 {
-    static struct sock_filter filter[FILTER_MAX];
-    struct sock_fprog program = { .filter = filter };
-    static const int mapping[] = { SYS_mmap, SYS_mprotect };
-    size_t n = 0;
+    int r = ag_filter_calls(allowed, SB_ELEMENTS(allowed));
 
-#define PUT(...) filter[n++] = (struct sock_filter)__VA_ARGS__
-    PUT(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)));
-    PUT(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, NATIVE_ARCH, 1, 0));
-    PUT(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
-    PUT(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
-    for (size_t i = 0; i < SB_ELEMENTS(allowed); i++) {
-        PUT(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned int)allowed[i], 0, 1));
-        PUT(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
-    }
-    for (size_t i = 0; i < SB_ELEMENTS(mapping); i++) { /* memory, but none that can be executed */
-        PUT(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned int)mapping[i], 0, 4));
-        PUT(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])));
-        PUT(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 0, 1));
-        PUT(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
-        PUT(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
-    }
-    PUT(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS));
-#undef PUT
-    program.len = (unsigned short)n;
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) < 0)
-        au_fail(SANDBOX_EIO, errno, NULL, "filtering the unpack helper's system calls");
+    if (r)
+        au_fail(SANDBOX_EIO, -r, NULL, "filtering the unpack helper's system calls");
 }
 
 void au_confine(enum au_role role, const struct sb_unpack_plan *plan, int source, int dest)

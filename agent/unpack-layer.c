@@ -182,6 +182,40 @@ static void each_entry(struct layer *layer)
     }
 }
 
+static int by_path(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Those that no later entry described. */
+static void report_implied(const struct au_tree *tree)
+{
+    char **described = tree->n_implied ? calloc(tree->n_times + 1, sizeof *described) : NULL;
+    struct {
+        struct sb_unpack_member head;
+        char path[AU_PATH_MAX];
+    } record;
+
+    if (!tree->n_implied)
+        return;
+    if (!described)
+        au_fail(SANDBOX_ENOMEM, 0, NULL, "out of memory");
+    for (size_t i = 0; i < tree->n_times; i++)
+        described[i] = tree->times[i].path;
+    qsort(described, tree->n_times, sizeof *described, by_path);
+    for (size_t i = 0; i < tree->n_implied; i++) {
+        size_t length = strlen(tree->implied[i]);
+
+        if (bsearch(&tree->implied[i], described, tree->n_times, sizeof *described, by_path))
+            continue;
+        record.head = (struct sb_unpack_member){ .type = SB_UNPACK_MEMBER_IMPLIED, .name_length = (uint16_t)length };
+        record.head.head = (struct sb_unpack_head){ SB_UNPACK_MEMBER, (uint32_t)(sizeof record.head + length) };
+        memcpy(record.path, tree->implied[i], length);
+        au_send(&record, sizeof record.head + length);
+    }
+    free(described);
+}
+
 void au_job_layer(const struct sb_unpack_plan *plan, int root)
 {
     static struct au_stream stream;
@@ -198,6 +232,7 @@ void au_job_layer(const struct sb_unpack_plan *plan, int root)
     layer->tar = au_tar_open(&stream);
     each_entry(layer);
     au_stream_finish(&stream, plan, &result);
+    report_implied(&layer->tree);
     au_tree_finish(&layer->tree);
     result.bytes = layer->tree.bytes;
     result.entries = layer->entries;

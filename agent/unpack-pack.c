@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A folder as a tar, always the same for the same content: sorted by bytes, ustar with pax records where ustar is too small
- * for a value. The tar's digest is the image's identity, so its form is written here and not left to a library's version. */
-#include "unpack.h"
+ * for a value. The tar's digest is the image's identity, so its form is written here and not left to a library's version.
+ *
+ * A live folder changes while it is read. What vanishes is left out, what grows is cut, and what shrinks is an error: a file that is
+ * half old and half zeros would be taken for the file. Its holes are told in GNU's form 1.0, which every tar reads. */
+#include "pack.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -9,48 +12,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/magic.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include <fs.h>
 #include <util.h>
 
-enum { TAR_BLOCK = 512, ATTRIBUTES_MAX = 65536, NAMES_BYTES_MAX = 512 << 20 };
+enum { ATTRIBUTES_MAX = 65536, NAMES_BYTES_MAX = 512 << 20 };
 
-struct inode {
-    dev_t dev;
-    ino_t ino;
-    char *path;
-};
-
-struct pack {
-    const struct sb_unpack_plan *plan;
-    int out;
-    uint64_t mount;    /* others mounted below are not entered */
-    dev_t dest_dev;    /* nor is the destination, should it lie in the source */
-    ino_t dest_ino;
-    struct inode *inodes; /* those with several names: open addressing */
-    size_t n_inodes, room_inodes;
-    char path[AU_PATH_MAX + NAME_MAX + 8];
-    size_t used;
-    unsigned char buffer[65536];
-    char pax[262144];
-    size_t pax_used;
-};
-
-static void flush(struct pack *pack)
+static void flush(struct au_packing *pack)
 {
-    int r = sb_write_all(pack->out, pack->buffer, pack->used);
+    int r = sb_write_all(pack->how->out, pack->buffer, pack->used);
 
     pack->used = 0;
-    if (r == -EPIPE)
+    if (r == -EPIPE && !pack->how->live)
         _exit(1); /* the unpacking side has failed and said why */
+    if (r == -EPIPE)
+        au_fail(SANDBOX_EIO, EPIPE, NULL, "who reads the archive has closed it");
     if (r)
         au_fail(SANDBOX_EIO, -r, NULL, "packing the folder");
 }
 
-static void put(struct pack *pack, const void *data, size_t size)
+void au_pack_put(struct au_packing *pack, const void *data, size_t size)
 {
     while (size) {
         size_t part = sizeof pack->buffer - pack->used;
@@ -66,16 +52,16 @@ static void put(struct pack *pack, const void *data, size_t size)
     }
 }
 
-static void pad(struct pack *pack, int64_t size)
+void au_pack_pad(struct au_packing *pack, int64_t size)
 {
     static const char zeros[TAR_BLOCK];
 
     if (size % TAR_BLOCK)
-        put(pack, zeros, (size_t)(TAR_BLOCK - size % TAR_BLOCK));
+        au_pack_put(pack, zeros, (size_t)(TAR_BLOCK - size % TAR_BLOCK));
 }
 
 /* "LENGTH KEY=VALUE\n", where LENGTH counts itself. */
-static void pax_add(struct pack *pack, const char *key, const void *value, size_t size)
+void au_pax_add(struct au_packing *pack, const char *key, const void *value, size_t size)
 {
     size_t body = strlen(key) + size + 3, length = body, digits;
     char *p = pack->pax + pack->pax_used;
@@ -99,12 +85,7 @@ static void octal(char *field, size_t size, int64_t value)
     snprintf(field, size, "%0*llo", (int)size - 1, (long long)value);
 }
 
-struct ustar {
-    char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8], type, link[100], magic[6], version[2];
-    char uname[32], gname[32], major[8], minor[8], prefix[155], padding[12];
-};
-
-static void put_header(struct pack *pack, struct ustar *header)
+static void put_header(struct au_packing *pack, struct ustar *header)
 {
     unsigned int sum = 0;
 
@@ -114,10 +95,10 @@ static void put_header(struct pack *pack, struct ustar *header)
     for (size_t i = 0; i < sizeof *header; i++)
         sum += ((unsigned char *)header)[i];
     snprintf(header->checksum, 7, "%06o", sum);
-    put(pack, header, sizeof *header);
+    au_pack_put(pack, header, sizeof *header);
 }
 
-static void number(struct pack *pack, char *field, size_t size, const char *key, int64_t value)
+static void number(struct au_packing *pack, char *field, size_t size, const char *key, int64_t value)
 {
     char text[24];
 
@@ -126,21 +107,22 @@ static void number(struct pack *pack, char *field, size_t size, const char *key,
         return;
     }
     octal(field, size, 0);
-    pax_add(pack, key, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)value));
+    au_pax_add(pack, key, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)value));
 }
 
-static void text(struct pack *pack, char field[100], const char *key, const char *value)
+static void text(struct au_packing *pack, char field[100], const char *key, const char *value)
 {
     size_t length = strlen(value);
 
     memcpy(field, value, length < 100 ? length : 100);
     if (length > 100)
-        pax_add(pack, key, value, length);
+        au_pax_add(pack, key, value, length);
 }
 
-static int is_wanted_xattr(const char *name)
+static int is_wanted_xattr(const struct au_packing *pack, const char *name)
 {
-    return !strchr(name, '=') && ((!strncmp(name, "user.", 5) && strncmp(name, "user.overlay.", 13)) || !strcmp(name, "security.capability"));
+    return !strchr(name, '=') && ((!strncmp(name, "user.", 5) && strncmp(name, "user.overlay.", 13)) ||
+                                  (!pack->how->live && !strcmp(name, "security.capability")));
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -148,7 +130,7 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void add_xattrs(struct pack *pack, int fd)
+static void add_xattrs(struct au_packing *pack, int fd)
 {
     static char list[ATTRIBUTES_MAX], value[ATTRIBUTES_MAX];
     static char *names[1024];
@@ -156,7 +138,7 @@ static void add_xattrs(struct pack *pack, int fd)
     size_t n = 0;
 
     for (char *p = list; size > 0 && p < list + size && n < SB_ELEMENTS(names); p += strlen(p) + 1)
-        if (is_wanted_xattr(p))
+        if (is_wanted_xattr(pack, p))
             names[n++] = p;
     qsort(names, n, sizeof *names, by_bytes);
     for (size_t i = 0; i < n; i++) {
@@ -166,34 +148,59 @@ static void add_xattrs(struct pack *pack, int fd)
         if (length < 0)
             continue;
         snprintf(key, sizeof key, "SCHILY.xattr.%s", names[i]);
-        pax_add(pack, key, value, (size_t)length);
+        au_pax_add(pack, key, value, (size_t)length);
     }
 }
 
-static int64_t id(const struct pack *pack, uint32_t seen)
+static int64_t id(const struct au_packing *pack, uint32_t seen, int64_t own)
 {
-    return pack->plan->map.privilege == SB_PRIVILEGE_SINGLE ? 0 : (int64_t)seen;
+    return pack->how->one_owner || seen == own ? 0 : (int64_t)seen;
 }
 
-static void put_entry(struct pack *pack, const struct stat *st, char type, const char *link, int fd)
+static void count_entry(struct au_packing *pack, int64_t size)
+{
+    const struct au_pack *how = pack->how;
+
+    pack->entries++;
+    if (how->max_entries >= 0 && pack->entries > how->max_entries)
+        au_fail(SANDBOX_ELIMIT, 0, "raise max_entries", "the folder has more than %lld entries", (long long)how->max_entries);
+    if (how->max_bytes >= 0 && size > how->max_bytes - pack->bytes)
+        au_fail(SANDBOX_ELIMIT, 0, "raise max_bytes", "the folder's files are larger than %lld bytes ('%s' alone has %lld)",
+                (long long)how->max_bytes, pack->path, (long long)size);
+    pack->bytes += size;
+    au_note(pack->bytes, pack->entries);
+}
+
+/* The header of an entry. `map_size`: as a file with holes it has so many bytes of map and data. */
+void au_pack_entry(struct au_packing *pack, const struct stat *st, char type, const char *link, int fd, int64_t map_size)
 {
     struct ustar header = { .type = type }, extended = { .type = 'x', .name = "PaxHeader" };
-    int64_t size = type == '0' ? st->st_size : 0;
+    int64_t size = map_size >= 0 ? map_size : type == '0' ? st->st_size : 0;
     char time[48];
 
+    count_entry(pack, type == '0' ? st->st_size : 0);
     pack->pax_used = 0;
-    if (strlen(pack->path) > 100 || (link && strlen(link) > 100))
-        pax_add(pack, "hdrcharset", "BINARY", 6);
-    text(pack, header.name, "path", pack->path);
+    if (map_size >= 0) {
+        au_pax_add(pack, "GNU.sparse.major", "1", 1);
+        au_pax_add(pack, "GNU.sparse.minor", "0", 1);
+        au_pax_add(pack, "GNU.sparse.name", pack->path, strlen(pack->path));
+        au_pax_add(pack, "GNU.sparse.realsize", time, (size_t)snprintf(time, sizeof time, "%lld", (long long)st->st_size));
+    }
+    if (strlen(pack->path) > 100 || map_size >= 0 || (link && strlen(link) > 100))
+        au_pax_add(pack, "hdrcharset", "BINARY", 6);
+    if (map_size >= 0)
+        memcpy(header.name, "GNUSparseFile.0/file", 20); /* what a reader shows that doesn't know holes */
+    else
+        text(pack, header.name, "path", pack->path);
     if (link)
         text(pack, header.link, "linkpath", link);
     octal(header.mode, sizeof header.mode, st->st_mode & 07777);
-    number(pack, header.uid, sizeof header.uid, "uid", id(pack, st->st_uid));
-    number(pack, header.gid, sizeof header.gid, "gid", id(pack, st->st_gid));
+    number(pack, header.uid, sizeof header.uid, "uid", id(pack, st->st_uid, pack->how->own_uid));
+    number(pack, header.gid, sizeof header.gid, "gid", id(pack, st->st_gid, pack->how->own_gid));
     number(pack, header.size, sizeof header.size, "size", size);
     octal(header.mtime, sizeof header.mtime, st->st_mtim.tv_sec < 0 ? 0 : st->st_mtim.tv_sec & 077777777777);
     if (st->st_mtim.tv_nsec || st->st_mtim.tv_sec < 0 || st->st_mtim.tv_sec > 077777777777)
-        pax_add(pack, "mtime", time, (size_t)snprintf(time, sizeof time, "%lld.%09ld", (long long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec));
+        au_pax_add(pack, "mtime", time, (size_t)snprintf(time, sizeof time, "%lld.%09ld", (long long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec));
     octal(header.major, sizeof header.major, type == '3' || type == '4' ? major(st->st_rdev) & 07777777 : 0);
     octal(header.minor, sizeof header.minor, type == '3' || type == '4' ? minor(st->st_rdev) & 07777777 : 0);
     if (fd >= 0)
@@ -205,13 +212,13 @@ static void put_entry(struct pack *pack, const struct stat *st, char type, const
         octal(extended.mtime, sizeof extended.mtime, 0);
         octal(extended.size, sizeof extended.size, (int64_t)pack->pax_used);
         put_header(pack, &extended);
-        put(pack, pack->pax, pack->pax_used);
-        pad(pack, (int64_t)pack->pax_used);
+        au_pack_put(pack, pack->pax, pack->pax_used);
+        au_pack_pad(pack, (int64_t)pack->pax_used);
     }
     put_header(pack, &header);
 }
 
-static void grow_inodes(struct pack *pack)
+static void grow_inodes(struct au_packing *pack)
 {
     size_t room = pack->room_inodes ? pack->room_inodes * 2 : 1024;
     struct inode *old = pack->inodes, *more = calloc(room, sizeof *more);
@@ -232,8 +239,18 @@ static void grow_inodes(struct pack *pack)
     pack->room_inodes = room;
 }
 
+/* Nothing was packed under its name. Its place stays taken, so that what lies behind it is found. */
+static void forget_name(struct au_packing *pack, const struct stat *st)
+{
+    if (st->st_nlink < 2)
+        return;
+    for (size_t at = st->st_ino & (pack->room_inodes - 1); pack->inodes[at].path; at = (at + 1) & (pack->room_inodes - 1))
+        if (pack->inodes[at].ino == st->st_ino && pack->inodes[at].dev == st->st_dev)
+            pack->inodes[at].ino = pack->inodes[at].dev = 0;
+}
+
 /* The name under which this file was packed before, or NULL having kept this one. */
-static const char *earlier_name(struct pack *pack, const struct stat *st)
+static const char *earlier_name(struct au_packing *pack, const struct stat *st)
 {
     size_t at;
 
@@ -251,41 +268,62 @@ static const char *earlier_name(struct pack *pack, const struct stat *st)
     return NULL;
 }
 
-static void put_file(struct pack *pack, int dir, const char *name, const struct stat *expected)
+static void __attribute__((noreturn)) fail_changed(const struct au_packing *pack)
 {
-    SB_CLOSE int fd = sb_open_beneath(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
-    static char data[262144];
-    struct stat st;
-    int64_t left;
+    au_fail(pack->how->live ? SANDBOX_EBUSY : SANDBOX_EDAMAGED, 0, "copy the folder while nothing writes in it",
+            "'%s' changed while the folder was read", pack->path);
+}
 
-    if (fd < 0)
-        au_fail_errno(-fd, "reading '%s' in the folder", pack->path);
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_ino != expected->st_ino)
-        au_fail(SANDBOX_EDAMAGED, 0, "copy the folder while nothing writes in it", "'%s' changed while the folder was read", pack->path);
-    put_entry(pack, &st, '0', NULL, fd);
-    for (left = st.st_size; left > 0;) {
-        size_t want = left < (int64_t)sizeof data ? (size_t)left : sizeof data;
+/* `size` bytes from where `fd` is. */
+void au_pack_body(struct au_packing *pack, int fd, int64_t size)
+{
+    static char data[262144];
+
+    while (size > 0) {
+        size_t want = size < (int64_t)sizeof data ? (size_t)size : sizeof data;
         ssize_t n = SB_RETRY(read(fd, data, want));
 
         if (n < 0)
             au_fail_errno(errno, "reading '%s' in the folder", pack->path);
         if (n == 0)
-            au_fail(SANDBOX_EDAMAGED, 0, "copy the folder while nothing writes in it", "'%s' changed while the folder was read", pack->path);
-        put(pack, data, (size_t)n);
-        left -= n;
+            fail_changed(pack);
+        au_pack_put(pack, data, (size_t)n);
+        size -= n;
+        au_note(pack->bytes - size, pack->entries);
     }
-    pad(pack, st.st_size);
 }
 
-static void put_symlink(struct pack *pack, int dir, const char *name, const struct stat *st)
+/* 0, or -ENOENT: it is gone. */
+static int put_file(struct au_packing *pack, int dir, const char *name, const struct stat *expected)
+{
+    SB_CLOSE int fd = sb_open_beneath(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
+    struct stat st;
+
+    if (fd == -ENOENT && pack->how->live)
+        return fd;
+    if (fd < 0)
+        au_fail_errno(-fd, "reading '%s' in the folder", pack->path);
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (!pack->how->live && st.st_ino != expected->st_ino))
+        fail_changed(pack);
+    if (pack->how->live && st.st_size > 0 && st.st_blocks < st.st_size / 512 && au_pack_sparse(pack, fd, &st))
+        return 0;
+    au_pack_entry(pack, &st, '0', NULL, fd, -1);
+    au_pack_body(pack, fd, st.st_size);
+    au_pack_pad(pack, st.st_size);
+    return 0;
+}
+
+static void put_symlink(struct au_packing *pack, int dir, const char *name, const struct stat *st)
 {
     char target[AU_PATH_MAX];
     ssize_t n = readlinkat(dir, name, target, sizeof target - 1);
 
+    if (n < 0 && pack->how->live && (errno == ENOENT || errno == EINVAL))
+        return;
     if (n < 0)
         au_fail_errno(errno, "reading the symbolic link '%s' in the folder", pack->path);
     target[n] = 0;
-    put_entry(pack, st, '2', target, -1);
+    au_pack_entry(pack, st, '2', target, -1, -1);
 }
 
 /* By mount and not by device: a btrfs subvolume is part of the folder, and an overlay's files show other devices. */
@@ -298,42 +336,83 @@ static uint64_t mount_of(int fd)
     return st.stx_mask & STATX_MNT_ID ? st.stx_mnt_id : 0;
 }
 
-static void put_folder(struct pack *pack, int fd, size_t length, int depth);
+static void put_folder(struct au_packing *pack, int fd, size_t length, int depth);
 
-static void put_child(struct pack *pack, int dir, const char *name, int depth)
+/* What the kernel shows of itself has no end and no content. */
+static int is_kernels(int fd)
+{
+    struct statfs fs;
+
+    if (fstatfs(fd, &fs) < 0)
+        return 0;
+    switch ((unsigned long)fs.f_type) {
+    case PROC_SUPER_MAGIC:
+    case SYSFS_MAGIC:
+    case CGROUP_SUPER_MAGIC:
+    case CGROUP2_SUPER_MAGIC:
+    case DEVPTS_SUPER_MAGIC:
+    case DEBUGFS_MAGIC:
+    case TRACEFS_MAGIC:
+    case SECURITYFS_MAGIC:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+static int put_subfolder(struct au_packing *pack, int dir, const char *name, int depth)
 {
     size_t length = strlen(pack->path);
+    SB_CLOSE int fd = sb_open_beneath(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+    struct stat st;
+
+    if (pack->how->live && (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP))
+        return 0; /* it is gone, or something else is there now */
+    if (fd < 0 || fstat(fd, &st) < 0)
+        au_fail_errno(fd < 0 ? -fd : errno, "opening '%s' in the folder", pack->path);
+    memcpy(pack->path + length, "/", 2);
+    put_folder(pack, fd, length + 1, depth + 1);
+    return 0;
+}
+
+static void put_other(struct au_packing *pack, const struct stat *st)
+{
+    if (pack->how->live && !S_ISFIFO(st->st_mode))
+        au_fail(SANDBOX_EUNSUPPORTED, 0, NULL, "'%s' is a device, which is not copied", pack->path);
+    au_pack_entry(pack, st, S_ISFIFO(st->st_mode) ? '6' : S_ISCHR(st->st_mode) ? '3' : '4', NULL, -1, -1);
+}
+
+static void put_child(struct au_packing *pack, int dir, const char *name, int depth)
+{
     struct stat st;
     const char *earlier;
 
-    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        au_fail_errno(errno, "examining '%s' in the folder", pack->path);
-    if (S_ISDIR(st.st_mode)) {
-        SB_CLOSE int fd = -1;
-
-        if (st.st_dev == pack->dest_dev && st.st_ino == pack->dest_ino)
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+        if (errno == ENOENT && pack->how->live)
             return;
-        fd = sb_open_beneath(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
-        if (fd < 0 || fstat(fd, &st) < 0)
-            au_fail_errno(fd < 0 ? -fd : errno, "opening '%s' in the folder", pack->path);
-        memcpy(pack->path + length, "/", 2);
-        put_folder(pack, fd, length + 1, depth + 1);
+        au_fail_errno(errno, "examining '%s' in the folder", pack->path);
+    }
+    if (S_ISDIR(st.st_mode)) {
+        if (st.st_dev != pack->how->dest_dev || st.st_ino != pack->how->dest_ino)
+            put_subfolder(pack, dir, name, depth);
         return;
     }
     if (S_ISSOCK(st.st_mode))
         return;
     earlier = earlier_name(pack, &st);
-    if (earlier)
-        put_entry(pack, &st, '1', earlier, -1);
-    else if (S_ISREG(st.st_mode))
-        put_file(pack, dir, name, &st);
-    else if (S_ISLNK(st.st_mode))
+    if (earlier) {
+        au_pack_entry(pack, &st, '1', earlier, -1, -1);
+    } else if (S_ISREG(st.st_mode)) {
+        if (put_file(pack, dir, name, &st))
+            forget_name(pack, &st); /* another of its names may still be there */
+    } else if (S_ISLNK(st.st_mode)) {
         put_symlink(pack, dir, name, &st);
-    else
-        put_entry(pack, &st, S_ISFIFO(st.st_mode) ? '6' : S_ISCHR(st.st_mode) ? '3' : '4', NULL, -1);
+    } else {
+        put_other(pack, &st);
+    }
 }
 
-static char **read_names(struct pack *pack, int fd, size_t *ret_n)
+static char **read_names(struct au_packing *pack, int fd, size_t *ret_n)
 {
     static size_t bytes; /* of names held at one time, all levels */
     char **names = NULL;
@@ -365,7 +444,7 @@ static char **read_names(struct pack *pack, int fd, size_t *ret_n)
 }
 
 /* pack->path is the folder's name and a "/", `length` bytes. */
-static void put_folder(struct pack *pack, int fd, size_t length, int depth)
+static void put_folder(struct au_packing *pack, int fd, size_t length, int depth)
 {
     struct stat st;
     char **names;
@@ -375,8 +454,8 @@ static void put_folder(struct pack *pack, int fd, size_t length, int depth)
         au_fail_errno(errno, "examining '%s' in the folder", pack->path);
     if (depth > AU_DEPTH_MAX)
         au_fail(SANDBOX_ELIMIT, 0, NULL, "'%.200s' in the folder is nested deeper than %d folders", pack->path, AU_DEPTH_MAX);
-    put_entry(pack, &st, '5', NULL, fd);
-    if (mount_of(fd) != pack->mount)
+    au_pack_entry(pack, &st, '5', NULL, fd, -1);
+    if (pack->how->live ? is_kernels(fd) : mount_of(fd) != pack->mount)
         return;
     names = read_names(pack, fd, &n);
     for (size_t i = 0; i < n; i++) {
@@ -390,23 +469,25 @@ static void put_folder(struct pack *pack, int fd, size_t length, int depth)
     pack->path[length] = 0;
 }
 
-void au_job_pack(const struct sb_unpack_plan *plan, int out)
+void au_pack(const struct au_pack *how)
 {
     static const char end[2 * TAR_BLOCK];
-    struct pack *pack = calloc(1, sizeof *pack);
-    struct stat st;
+    struct au_packing *pack = calloc(1, sizeof *pack);
+    size_t length = strlen(how->top);
 
     if (!pack)
         au_fail(SANDBOX_ENOMEM, 0, NULL, "out of memory");
-    pack->plan = plan;
-    pack->out = out;
-    if (fstat(SB_UNPACK_FD_DEST, &st) < 0)
-        au_fail_errno(errno, "examining the destination");
-    pack->dest_dev = st.st_dev;
-    pack->dest_ino = st.st_ino;
-    pack->mount = mount_of(SB_UNPACK_FD_SOURCE);
-    memcpy(pack->path, "./", 3);
-    put_folder(pack, SB_UNPACK_FD_SOURCE, 2, 0);
-    put(pack, end, sizeof end);
+    if (length >= AU_PATH_MAX)
+        au_fail(SANDBOX_ELIMIT, 0, NULL, "the name of the archive's first entry is too long");
+    pack->how = how;
+    memcpy(pack->path, how->top, length);
+    if (how->name) {
+        put_child(pack, how->source, how->name, 0);
+    } else {
+        pack->mount = mount_of(how->source);
+        pack->path[length++] = '/';
+        put_folder(pack, how->source, length, 0);
+    }
+    au_pack_put(pack, end, sizeof end);
     flush(pack);
 }

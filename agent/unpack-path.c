@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Names in archives, made plain before they are used. ".." is refused and not resolved: no honest archive has it. */
-#include "unpack.h"
+#include "tree.h"
 
 #include <limits.h>
 #include <string.h>

@@ -94,6 +94,11 @@ void au_progress(enum sb_unpack_phase phase, int64_t done, int64_t entries)
         _exit(3);
 }
 
+void au_note(int64_t bytes, int64_t entries)
+{
+    au_progress(SB_UNPACK_PHASE_PACK, bytes, entries);
+}
+
 void au_digest_text(struct sha256_ctx *sha, char text[SB_UNPACK_DIGEST_SIZE])
 {
     unsigned char raw[SHA256_DIGEST_SIZE];

@@ -4,16 +4,22 @@
  * Theory of operation. Every entry is reached as parent folder + base name. The parent is opened from the destination's
  * descriptor by openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS), so no link that the archive planted is ever followed, and
  * no name leads above the destination. The base name is only given to calls that act on the name itself (mkdirat, O_EXCL |
- * O_NOFOLLOW, symlinkat, linkat without AT_SYMLINK_FOLLOW, unlinkat). Nobody else writes in the destination meanwhile: it is
- * a fresh folder below a 0700 one. What stands where a new entry goes is removed first, except that folders are kept.
+ * O_NOFOLLOW, symlinkat, linkat without AT_SYMLINK_FOLLOW, unlinkat). A layer's destination is a fresh folder below a 0700 one:
+ * nobody else writes in it. What stands where a new entry goes is removed first, except that folders are kept.
+ *
+ * In a live folder others rename and link what they own while we work: owner and mode are only given to a descriptor, never
+ * to a name, and a name's file must be of the kind that was just made. Who moves the folder that is being filled gets the
+ * entry there: a folder that was theirs to move.
  *
  * Layers are kept as overlayfs wants them: a removed name is a character device 0:0 (the one device that an unprivileged
  * user namespace may make), a replaced folder has user.overlay.opaque (the root is mounted with userxattr). An archive's
  * own devices and user.overlay.* attributes would let it forge those, so both are left out and counted. */
-#include "unpack.h"
+#include "tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
@@ -25,16 +31,37 @@
 
 enum { TIMES_BYTES_MAX = 256 << 20, BLOCK = 4096, IMPLIED_MAX = 16384, IMPLIED_BYTES_MAX = 8 << 20 };
 
-struct au_times {
-    char *path;
-    struct timespec mtime;
-};
+/* The file being written. A handler of signals reads it. */
+static struct {
+    volatile int dir; /* -1: none */
+    char name[NAME_MAX + 1];
+} partial = { .dir = -1 };
+
+void au_tree_note_partial(int dir, const char *name)
+{
+    partial.dir = -1;
+    if (name)
+        snprintf(partial.name, sizeof partial.name, "%s", name);
+    partial.dir = dir;
+}
+
+void au_tree_drop_partial(void)
+{
+    if (partial.dir >= 0)
+        unlinkat(partial.dir, partial.name, 0);
+    partial.dir = -1;
+}
 
 void au_tree_init(struct au_tree *tree, int root, const struct sb_idmap *map)
 {
     *tree = (struct au_tree){ .root = root, .parent = -1, .map = map };
     if (fchmod(root, 0755) < 0)
         au_fail_errno(errno, "preparing the layer's folder");
+}
+
+void au_tree_init_live(struct au_tree *tree, int root, const struct sb_idmap *map)
+{
+    *tree = (struct au_tree){ .root = root, .parent = -1, .map = map, .live = 1 };
 }
 
 static void set_opaque(struct au_tree *tree, int dir, const char *name, const char *shown)
@@ -88,8 +115,9 @@ static int make_folder(struct au_tree *tree, int at, const char *name, const cha
     if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
         if (errno != ENOENT || mkdirat(at, name, 0755) < 0)
             au_fail_errno(errno, "making the folders above '%s'", shown);
-        note_implied(tree, path);
-    } else if (S_ISCHR(st.st_mode)) {
+        if (!tree->live)
+            note_implied(tree, path);
+    } else if (S_ISCHR(st.st_mode) && !tree->live) {
         replace_whiteout(tree, at, name, 0755, shown);
     } else if (S_ISLNK(st.st_mode)) {
         au_fail(SANDBOX_EDAMAGED, 0, NULL, "the archive's entry '%s' lies behind the symbolic link '%s'", shown, name);
@@ -143,12 +171,15 @@ int au_tree_parent(struct au_tree *tree, const char *clean, const char *shown, c
 }
 
 /* Makes room for an entry that is not a folder. */
-static void clear(int dir, const char *name, const char *shown)
+static void clear(const struct au_tree *tree, int dir, const char *name, const char *shown)
 {
     int r = 0;
 
-    if (unlinkat(dir, name, 0) < 0 && errno != ENOENT)
-        r = errno == EISDIR || errno == EPERM ? sb_remove_tree(dir, name) : -errno;
+    if (unlinkat(dir, name, 0) < 0 && errno != ENOENT) {
+        if (errno == EISDIR && tree->live)
+            au_fail(SANDBOX_EEXISTS, EISDIR, "remove the folder first", "a folder stands where the entry '%s' goes", shown);
+        r = errno == EISDIR || (errno == EPERM && !tree->live) ? sb_remove_tree(dir, name) : -errno;
+    }
     if (r)
         au_fail_errno(-r, "replacing '%s'", shown);
 }
@@ -176,7 +207,9 @@ static void set_xattrs(struct au_tree *tree, int fd, const struct au_meta *meta)
 {
     for (int i = 0; i < meta->n_xattrs; i++) {
         const char *name = meta->xattr_names[i];
-        int wanted = (!strncmp(name, "user.", 5) && strncmp(name, "user.overlay.", 13)) || !strcmp(name, "security.capability");
+        /* file capabilities mean something in an image; where files are copied nobody can execute one that has them to any use */
+        int wanted = (!strncmp(name, "user.", 5) && strncmp(name, "user.overlay.", 13)) ||
+                     (!tree->live && !strcmp(name, "security.capability"));
 
         /* best effort: not every file system has them, and none has room without end */
         if (!wanted || fsetxattr(fd, name, meta->xattr_values[i], meta->xattr_sizes[i], 0) < 0)
@@ -221,6 +254,8 @@ void au_tree_directory(struct au_tree *tree, const char *clean, const struct au_
     struct stat st;
     int dir;
 
+    if (!clean[0] && tree->live && !tree->root_made)
+        return; /* it was there before */
     if (!clean[0]) {
         finish_fd(tree, tree->root, meta);
         remember_time(tree, clean, meta);
@@ -232,6 +267,9 @@ void au_tree_directory(struct au_tree *tree, const char *clean, const struct au_
             au_fail_errno(errno, "making the folder '%s'", meta->shown);
         if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             au_fail_errno(errno, "examining '%s'", meta->shown);
+        if (tree->live && !S_ISDIR(st.st_mode))
+            au_fail(S_ISLNK(st.st_mode) ? SANDBOX_EDAMAGED : SANDBOX_EEXISTS, EEXIST, "remove it first", "%s stands where the folder '%s' goes",
+                    S_ISLNK(st.st_mode) ? "a symbolic link" : "something else", meta->shown);
         if (S_ISCHR(st.st_mode)) {
             replace_whiteout(tree, dir, name, 0700, meta->shown);
         } else if (!S_ISDIR(st.st_mode)) {
@@ -253,12 +291,14 @@ int au_tree_file(struct au_tree *tree, const char *clean, const struct au_meta *
     int fd = sb_open_beneath(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 
     if (fd == -EEXIST) {
-        clear(dir, name, meta->shown);
+        clear(tree, dir, name, meta->shown);
         fd = sb_open_beneath(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     }
     if (fd < 0)
         au_fail_errno(-fd, "making the file '%s'", meta->shown);
     tree->file_end = 0;
+    if (tree->live)
+        au_tree_note_partial(dir, name);
     return fd;
 }
 
@@ -314,14 +354,24 @@ void au_tree_file_finish(struct au_tree *tree, int fd, int64_t size, const struc
     finish_fd(tree, fd, meta);
     if (futimens(fd, times) < 0)
         au_fail_errno(errno, "setting the time of '%s'", meta->shown);
+    au_tree_note_partial(-1, NULL);
     sb_close(fd);
 }
 
-static void finish_name(struct au_tree *tree, int dir, const char *name, const struct au_meta *meta)
+static void finish_name(struct au_tree *tree, int dir, const char *name, mode_t type, const struct au_meta *meta)
 {
     const struct timespec times[2] = { meta->mtime, meta->mtime };
+    SB_CLOSE int fd = tree->live ? sb_open_beneath(dir, name, O_PATH | O_NOFOLLOW, 0) : -1;
+    struct stat st;
 
-    give(tree, dir, name, meta);
+    if (tree->live) {
+        if (fd < 0 || fstat(fd, &st) < 0 || (st.st_mode & S_IFMT) != type || st.st_nlink != 1)
+            au_fail(SANDBOX_EBUSY, 0, NULL, "something replaces '%s' while it is being made", meta->shown);
+        give(tree, fd, "", meta);
+    } else {
+        give(tree, dir, name, meta);
+    }
+    /* a time alone may go to a name: who could have put something else there may set it, too */
     if (utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW) < 0)
         au_fail_errno(errno, "setting the time of '%s'", meta->shown);
 }
@@ -333,10 +383,10 @@ void au_tree_symlink(struct au_tree *tree, const char *clean, const char *target
 
     if (!target || !target[0] || strlen(target) >= AU_PATH_MAX)
         au_fail(SANDBOX_EDAMAGED, 0, NULL, "the archive's entry '%s' is a symbolic link with no usable target", meta->shown);
-    clear(dir, name, meta->shown);
+    clear(tree, dir, name, meta->shown);
     if (symlinkat(target, dir, name) < 0)
         au_fail_errno(errno, "making the symbolic link '%s'", meta->shown);
-    finish_name(tree, dir, name, meta);
+    finish_name(tree, dir, name, S_IFLNK, meta);
 }
 
 void au_tree_hardlink(struct au_tree *tree, const char *clean, const char *target, const struct au_meta *meta)
@@ -354,7 +404,7 @@ void au_tree_hardlink(struct au_tree *tree, const char *clean, const char *targe
         au_fail(SANDBOX_EDAMAGED, 0, NULL, "the archive's entry '%s' is a hard link to '%s', which is not a file of this archive",
                 meta->shown, target);
     dir = au_tree_parent(tree, clean, meta->shown, &name);
-    clear(dir, name, meta->shown);
+    clear(tree, dir, name, meta->shown);
     if (linkat(from, target_name, dir, name, 0) == 0)
         return;
     if (errno == ENOENT) /* it went with the folder that the link replaces */
@@ -367,11 +417,11 @@ void au_tree_fifo(struct au_tree *tree, const char *clean, const struct au_meta 
     const char *name;
     int dir = au_tree_parent(tree, clean, meta->shown, &name);
 
-    clear(dir, name, meta->shown);
+    clear(tree, dir, name, meta->shown);
     /* by mode and umask 0: chmod by name could follow a link, and opening a fifo blocks */
     if (mknodat(dir, name, S_IFIFO | (meta->mode & 0777), 0) < 0)
         au_fail_errno(errno, "making the fifo '%s'", meta->shown);
-    finish_name(tree, dir, name, meta);
+    finish_name(tree, dir, name, S_IFIFO, meta);
 }
 
 void au_tree_whiteout(struct au_tree *tree, const char *clean, const char *shown)
@@ -402,43 +452,8 @@ void au_tree_whiteout(struct au_tree *tree, const char *clean, const char *shown
         au_fail_errno(errno, "making the whiteout '%s'", shown);
 }
 
-static int by_path(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* Those that no later entry described. */
-static void report_implied(const struct au_tree *tree)
-{
-    char **described = tree->n_implied ? calloc(tree->n_times + 1, sizeof *described) : NULL;
-    struct {
-        struct sb_unpack_member head;
-        char path[AU_PATH_MAX];
-    } record;
-
-    if (!tree->n_implied)
-        return;
-    if (!described)
-        au_fail(SANDBOX_ENOMEM, 0, NULL, "out of memory");
-    for (size_t i = 0; i < tree->n_times; i++)
-        described[i] = tree->times[i].path;
-    qsort(described, tree->n_times, sizeof *described, by_path);
-    for (size_t i = 0; i < tree->n_implied; i++) {
-        size_t length = strlen(tree->implied[i]);
-
-        if (bsearch(&tree->implied[i], described, tree->n_times, sizeof *described, by_path))
-            continue;
-        record.head = (struct sb_unpack_member){ .type = SB_UNPACK_MEMBER_IMPLIED, .name_length = (uint16_t)length };
-        record.head.head = (struct sb_unpack_head){ SB_UNPACK_MEMBER, (uint32_t)(sizeof record.head + length) };
-        memcpy(record.path, tree->implied[i], length);
-        au_send(&record, sizeof record.head + length);
-    }
-    free(described);
-}
-
 void au_tree_finish(struct au_tree *tree)
 {
-    report_implied(tree);
     for (size_t i = 0; i < tree->n_times; i++) {
         const char *path = tree->times[i].path;
         const struct timespec times[2] = { tree->times[i].mtime, tree->times[i].mtime };
@@ -449,6 +464,6 @@ void au_tree_finish(struct au_tree *tree)
         if (fd < 0 || futimens(fd, times) < 0)
             au_fail_errno(fd < 0 ? -fd : errno, "setting the time of the folder '%s'", path);
     }
-    if (syncfs(tree->root) < 0)
+    if (!tree->live && syncfs(tree->root) < 0)
         au_fail_errno(errno, "writing the layer to disk");
 }

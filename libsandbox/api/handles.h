@@ -56,6 +56,10 @@ int sb_fail_closed(struct sandbox_error **error);
 int sb_fail_slot(struct sandbox_error **error, const struct sandbox_host *host, const char *call, const char *hint);
 /* EINVALID below -1. */
 int sb_check_timeout(int64_t timeout_ms, const char *field, struct sandbox_error **error);
+/* An absolute path inside, without "..". */
+int sb_check_inside_path(const char *path, const char *field, struct sandbox_error **error);
+/* An id, or -1. */
+int sb_check_owner(int64_t id, const char *field, struct sandbox_error **error);
 /* EINVALID outside 1 to 64. */
 int sb_check_signal(int signal, struct sandbox_error **error);
 

@@ -28,6 +28,7 @@ struct sb_driver;
 struct sb_op;
 struct sb_exec;
 struct sb_forward;
+struct sb_folder;
 
 struct sb_op_ops {
     /* 0: succeeded, 1: still under way, negative: failed (and undone). Not called again after 0 or negative. */
@@ -103,6 +104,36 @@ struct sb_forward {
     int port; /* on 127.0.0.1 */
 };
 
+/* A quick call on one file. Strings and data are borrowed for the call; flags are SANDBOX_FILE_…, all checked. */
+enum sb_file_op { SB_FILE_STAT = 1, SB_FILE_READ, SB_FILE_WRITE, SB_FILE_REMOVE, SB_FILE_MAKE_FOLDER, SB_FILE_RENAME };
+struct sb_file_call {
+    enum sb_file_op op;
+    unsigned int flags;
+    const char *path;
+    const char *other;  /* RENAME: to */
+    int mode;           /* -1: unsaid, as are the ids */
+    int64_t uid, gid;
+    int64_t offset;     /* READ */
+    size_t size;        /* READ: most; WRITE: of data */
+    const void *data;
+    int64_t timeout_ms;
+};
+struct sb_file_answer {
+    struct sandbox_file_info info; /* STAT */
+    char *data;                    /* READ: content, STAT: a link's target (NULL: no link); with a NUL, malloc'ed */
+    size_t size;
+};
+
+struct sb_folder_ops {
+    /* 0; *ret_name is NULL at the end. */
+    int (*next)(struct sb_folder *folder, int64_t timeout_ms, const char **ret_name, struct sandbox_file_info *ret_info,
+                struct sandbox_error **error);
+    void (*free)(struct sb_folder *folder);
+};
+struct sb_folder {
+    const struct sb_folder_ops *ops;
+};
+
 struct sb_driver_ops {
     const char *name; /* the backend's name, such as "local" */
     void (*free)(struct sb_driver *driver);
@@ -136,6 +167,11 @@ struct sb_driver_ops {
     int (*volume_inspect)(struct sb_driver *driver, const char *name, json_t **ret_json, struct sandbox_error **error);
     int (*volume_list)(struct sb_driver *driver, json_t **ret_json, struct sandbox_error **error);
     int (*volume_remove)(struct sb_driver *driver, const char *name, struct sandbox_error **error);
+    /* Fills *ret_answer on success only. */
+    int (*file)(struct sb_driver *driver, const char *id, const struct sb_file_call *call, struct sb_file_answer *ret_answer,
+                struct sandbox_error **error);
+    int (*folder_open)(struct sb_driver *driver, const char *id, const char *path, int64_t timeout_ms, struct sb_folder **ret_folder,
+                       struct sandbox_error **error);
     /* NULL where a host cannot: api/ then fails with EUNSUPPORTED naming the call and the backend. Any slot may be NULL. */
 };
 

@@ -96,6 +96,8 @@ static const struct sb_driver_ops driver_ops = {
     .volume_inspect = sb_engine_volume_inspect,
     .volume_list = sb_engine_volume_list,
     .volume_remove = sb_engine_volume_remove,
+    .file = sb_engine_file,
+    .folder_open = sb_engine_folder_open,
 };
 
 /* Root: /var/lib/libsandbox; a user: by the account's home, from the machine's own file. No environment variable is read. */

@@ -234,6 +234,10 @@ int sb_engine_volume_inspect(struct sb_driver *driver, const char *name, json_t 
 int sb_engine_volume_list(struct sb_driver *driver, json_t **ret_json, struct sandbox_error **error);
 int sb_engine_volume_remove(struct sb_driver *driver, const char *name, struct sandbox_error **error);
 
+int sb_engine_file(struct sb_driver *driver, const char *id, const struct sb_file_call *call, struct sb_file_answer *ret_answer,
+                   struct sandbox_error **error);
+int sb_engine_folder_open(struct sb_driver *driver, const char *id, const char *path, int64_t timeout_ms, struct sb_folder **ret_folder,
+                          struct sandbox_error **error);
 int sb_engine_open_sandbox(struct sb_driver *driver, const char *id, struct sandbox_error **error);
 
 /* ---- inspect.c: documents of driver.h ---- */

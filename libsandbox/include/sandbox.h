@@ -590,6 +590,106 @@ SANDBOX_API int sandbox_forward_get_status(struct sandbox_forward *forward, stru
 /** Closes the listener and all its connections; they are gone when it returns. NULL is allowed. Returns NULL. Since 0.1. */
 SANDBOX_API struct sandbox_forward *sandbox_forward_close(struct sandbox_forward *forward);
 
+/* -------------------------------------------------------------------------------------------------- files ---- */
+
+enum sandbox_file_type {
+    SANDBOX_FILE_REGULAR = 1,
+    SANDBOX_FILE_FOLDER = 2,
+    SANDBOX_FILE_LINK = 3, /**< a symbolic link */
+    SANDBOX_FILE_FIFO = 4,
+    SANDBOX_FILE_SOCKET = 5,
+    SANDBOX_FILE_DEVICE = 6
+};
+
+/** What calls on files may be told; each call names those that it knows. */
+#define SANDBOX_FILE_FOLLOW (1u << 0)    /**< a link at the path's end is followed */
+#define SANDBOX_FILE_APPEND (1u << 1)    /**< write at the end of what is there */
+#define SANDBOX_FILE_EXCLUSIVE (1u << 2) /**< EEXISTS when something is there */
+#define SANDBOX_FILE_PARENTS (1u << 3)   /**< make missing folders above (0755, owned by the sandbox's root) */
+#define SANDBOX_FILE_RECURSIVE (1u << 4) /**< a folder with all that is in it */
+
+/** A file as it was at one moment. */
+struct sandbox_file_info {
+    size_t size;
+    int type;         /**< enum sandbox_file_type */
+    int mode;         /**< permission bits, set-id and sticky bits: 0 to 07777 */
+    int64_t uid;      /**< as the sandbox sees it; 65534 for an id that it has not */
+    int64_t gid;
+    int64_t bytes;    /**< its size, holes included */
+    int64_t mtime_ns; /**< time of its last change, nanoseconds since 1970 */
+};
+#define SANDBOX_FILE_INFO_INIT { sizeof(struct sandbox_file_info), 0, 0, 0, 0, 0, 0 }
+
+/*
+ * Calls on files work in the states created and running (else ENOTRUNNING). The path is absolute, without "..", and means what it means
+ * to the sandbox's root, who does the work, inside: links on the way lead where they lead there, never out of the sandbox. Files that
+ * the kernel shows of itself (/proc, /sys) are neither read nor written: EDENIED.
+ * Errors of all of them: EINVALID, ENOTFOUND, EEXISTS, EDENIED, ENOSPACE, EREADONLY, ELIMIT (64 calls on one sandbox's files at a time, its
+ * processes), EBUSY, ENOTRUNNING, ETIMEDOUT; the error's field is "path" where the path is at fault. A path in a file system that hangs
+ * makes the call time out and hurts nothing else.
+ */
+/** What is at a path. Flags: FOLLOW. Since 0.1. */
+SANDBOX_API int sandbox_file_stat(struct sandbox *sandbox, const char *path, unsigned int flags, int64_t timeout_ms,
+                                  struct sandbox_file_info *info, struct sandbox_error **error);
+/** Where a symbolic link leads: any bytes but NUL. EINVALID for another thing. Released by sandbox_buffer_free(). Since 0.1. */
+SANDBOX_API int sandbox_file_read_link(struct sandbox *sandbox, const char *path, int64_t timeout_ms, char **ret_target,
+                                       struct sandbox_error **error);
+/**
+ * Reads at most `max` bytes of a regular file from an offset (0 or more); fewer at its end, none behind it. A link at the path's end is
+ * followed. *ret_data has a NUL after it that *ret_size does not count; released by sandbox_buffer_free(). Since 0.1.
+ */
+SANDBOX_API int sandbox_file_read(struct sandbox *sandbox, const char *path, int64_t offset, size_t max, int64_t timeout_ms,
+                                  char **ret_data, size_t *ret_size, struct sandbox_error **error);
+/** Releases what a call on files gave. NULL is allowed. Since 0.1. */
+SANDBOX_API void sandbox_buffer_free(char *buffer);
+
+struct sandbox_file_write_options {
+    size_t size;
+    int mode;           /**< 0 to 07777; -1: as the file that is replaced, else 0644 */
+    unsigned int flags; /**< APPEND, EXCLUSIVE, PARENTS */
+    int64_t uid;        /**< -1: as the file that is replaced, else 0 */
+    int64_t gid;
+};
+#define SANDBOX_FILE_WRITE_OPTIONS_INIT { sizeof(struct sandbox_file_write_options), -1, 0, -1, -1 }
+/**
+ * Makes `data` a file's content. Who reads it sees the old content or the new one, never a part, whatever fails (but for APPEND, which
+ * writes in place). A link at the path's end is replaced, not followed. options may be NULL. Since 0.1.
+ */
+SANDBOX_API int sandbox_file_write(struct sandbox *sandbox, const char *path, const void *data, size_t size,
+                                   const struct sandbox_file_write_options *options, int64_t timeout_ms, struct sandbox_error **error);
+/** Removes a file, a link (never what it leads to) or a folder: an empty one, or with RECURSIVE. EEXISTS: it is not empty. Since 0.1. */
+SANDBOX_API int sandbox_file_remove(struct sandbox *sandbox, const char *path, unsigned int flags, int64_t timeout_ms,
+                                    struct sandbox_error **error);
+/**
+ * Makes a folder owned by the sandbox's root; one that is there is success without EXCLUSIVE. mode -1: 0755. Flags: EXCLUSIVE, PARENTS.
+ * Since 0.1.
+ */
+SANDBOX_API int sandbox_file_make_folder(struct sandbox *sandbox, const char *path, int mode, unsigned int flags, int64_t timeout_ms,
+                                         struct sandbox_error **error);
+/**
+ * Renames, replacing what is at `to` but a folder that is not empty. Flags: EXCLUSIVE, PARENTS (of `to`). EUNSUPPORTED across mounts and
+ * for folders of the image. Since 0.1.
+ */
+SANDBOX_API int sandbox_file_rename(struct sandbox *sandbox, const char *from, const char *to, unsigned int flags, int64_t timeout_ms,
+                                    struct sandbox_error **error);
+
+struct sandbox_folder; /**< a folder being listed */
+/**
+ * Lists a folder, page by page with bounded memory, however many entries it has; in its own order, without "." and "..". What is made or
+ * removed meanwhile may be there or not. While it is open a process of the sandbox stands by (it counts among the 64). The caller owns it;
+ * one thread at a time. Since 0.1.
+ */
+SANDBOX_API int sandbox_folder_open(struct sandbox *sandbox, const char *path, int64_t timeout_ms, struct sandbox_folder **ret_folder,
+                                    struct sandbox_error **error);
+/**
+ * The next entry: its name (any bytes but NUL and '/'; it lives until the next call), links not followed; *ret_name is NULL at the end.
+ * info may be NULL. Since 0.1.
+ */
+SANDBOX_API int sandbox_folder_next(struct sandbox_folder *folder, int64_t timeout_ms, const char **ret_name,
+                                    struct sandbox_file_info *info, struct sandbox_error **error);
+/** Ends the listing. NULL is allowed. Returns NULL. Since 0.1. */
+SANDBOX_API struct sandbox_folder *sandbox_folder_close(struct sandbox_folder *folder);
+
 /* ------------------------------------------------------------------------------------------------- images ---- */
 
 enum sandbox_image_format {

@@ -114,6 +114,7 @@ enum sb_request_type {
     SB_REQUEST_STATUS,
     SB_REQUEST_KILL,     /* on an exec's connection: that exec; else the daemon */
     SB_REQUEST_SHUTDOWN, /* SIGTERM to the daemon; init ends when it has, or after `timeout_ms` */
+    SB_REQUEST_FILES = 7, /* descriptors: channel [, data]; see files-plan.h */
     SB_REQUEST_ATTACH = 8 /* to the exec with that id (all zero: the daemon): STARTED and, once, EXITED; else FAILED with ENOENT */
 };
 

@@ -64,7 +64,7 @@ struct sb_unpack_head {
     uint32_t size; /* of the whole record */
 };
 
-enum sb_unpack_phase { SB_UNPACK_PHASE_HASH = 1, SB_UNPACK_PHASE_UNPACK = 2, SB_UNPACK_PHASE_SCAN = 3, SB_UNPACK_PHASE_REMOVE = 4 };
+enum sb_unpack_phase { SB_UNPACK_PHASE_HASH = 1, SB_UNPACK_PHASE_UNPACK = 2, SB_UNPACK_PHASE_SCAN = 3, SB_UNPACK_PHASE_REMOVE = 4, SB_UNPACK_PHASE_PACK = 5 };
 
 struct sb_unpack_progress {
     struct sb_unpack_head head;
