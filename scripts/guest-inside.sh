@@ -1,0 +1,66 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What scripts/guest.sh runs inside the machine: as a service, as root, the tree mounted at /src, already built.
+# usage: guest-inside.sh [PART…]    default: root session. Also "test:NAME" (one of meson's tests) and "user:NAME" (a suite in a session).
+set -uo pipefail
+cd "$(dirname "$0")/.."
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 HOME=/root XDG_CACHE_HOME=$PWD/cache
+parts=("$@")
+[ $# -gt 0 ] || parts=(root session)
+
+part_about() {
+    echo "$(. /etc/os-release && echo "$PRETTY_NAME"), Linux $(uname -r), $(systemctl --version | head -n 1)"
+    echo "PID 1: $(cat /proc/1/comm); cgroups: $(stat -fc %T /sys/fs/cgroup); here: $(cat /proc/self/cgroup)"
+    echo "controllers: $(cat /sys/fs/cgroup/cgroup.controllers)"
+}
+
+# All suites, as they are anywhere else.
+part_root() {
+    local status=0
+    SBTEST_SCOPES=root meson test -C build --no-rebuild --num-processes 2 --timeout-multiplier 8 --print-errorlogs || status=$?
+    python3 scripts/test-summary build || status=$?
+    return $status
+}
+
+part_test() {
+    SBTEST_SCOPES=root meson test -C build --no-rebuild --timeout-multiplier 8 --print-errorlogs "$name"
+}
+
+part_user() {
+    make_users && scripts/guest-session build sblogin service "$name" && python3 scripts/test-summary build-sblogin-service
+}
+
+# A user who is logged in has a systemd of its own, which gives scopes, too: with subordinate ids, and without.
+make_users() {
+    local user
+    ! id sblogin >/dev/null 2>&1 || return 0
+    useradd --create-home --uid 4720 sblogin && useradd --create-home --uid 4721 sblogin2 || return
+    sed -i /^sblogin2:/d /etc/subuid /etc/subgid
+    grep -q ^sblogin: /etc/subuid || usermod --add-subuids 300000-365535 --add-subgids 300000-365535 sblogin
+    for user in sblogin sblogin2; do
+        loginctl enable-linger "$user" || return
+    done
+}
+
+part_session() {
+    local status=0 user
+    make_users || return
+    scripts/guest-session build sblogin service || status=$?
+    scripts/guest-session build sblogin2 service integration-scope integration-inside || status=$?
+    scripts/guest-session build sblogin login integration-scope integration-inside || status=$?
+    for user in sblogin-service sblogin2-service sblogin-login; do
+        echo "==> $user"
+        python3 scripts/test-summary "build-$user" || status=$?
+    done
+    return $status
+}
+
+failed=0
+part_about
+for part in "${parts[@]}"; do
+    name=${part#*:} begun=$SECONDS
+    declare -F "part_${part%%:*}" >/dev/null || { echo "guest-inside: no part $part" >&2; exit 2; }
+    if "part_${part%%:*}"; then result=passed; else result=FAILED failed=1; fi
+    echo "==> $part: $result, $((SECONDS - begun)) s"
+done
+exit $failed

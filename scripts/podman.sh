@@ -1,0 +1,76 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The suites in containers, whose root is an overlay: all of them in a privileged one, and in others what each kind of container and user
+# can and can't do, which docs/hosts.md says (scripts/podman-inside.sh has the table). No registry is asked: the root is that of guest.sh.
+# usage: podman.sh [PART…]      PART: matrix suites first; default all of them
+set -euo pipefail
+cd "$(dirname "$0")/.."
+parts=("$@")
+[ $# -gt 0 ] || parts=(matrix first suites)
+[ "$(id -u)" = 0 ] || { echo "podman: needs root" >&2; exit 2; }
+command -v podman >/dev/null || { echo "podman: no podman: ./scripts/setup.sh test deep" >&2; exit 2; }
+root=$(./scripts/guest.sh bookworm --root)
+work=$(mktemp -d "${TMPDIR:-/var/tmp}/podman-XXXXXX")
+trap 'rm -rf --one-file-system "$work"' EXIT
+trap 'exit 130' INT TERM
+
+# Everything of podman's in a folder of ours, and limits that any root may set.
+cat >"$work/containers.conf" <<'CONF'
+[containers]
+default_ulimits = ["nofile=4096:4096", "nproc=16384:16384"]
+netns = "none"
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "none"
+runtime = "runc"
+CONF
+printf '[storage]\ndriver = "overlay"\nrunroot = "%s/run"\ngraphroot = "%s/graph"\n' "$work" "$work" >"$work/storage.conf"
+export CONTAINERS_CONF=$work/containers.conf CONTAINERS_STORAGE_CONF=$work/storage.conf
+
+inside() { # NAME, podman's options, --, command; the tree is a volume, of the machine's own file system
+    local options=() name=$1
+    shift
+    while [ "$1" != -- ]; do options+=("$1"); shift; done
+    shift
+    timeout -k 10 1800 podman run --rm --name "$name-$$" --tmpfs /t:exec,mode=1777 --volume "$work/src:/src" "${options[@]}" --rootfs "$root:O" "$@"
+}
+
+mkdir -p "$work/src"
+tar -cf - --exclude='./build*' --exclude=./.git . | tar -C "$work/src" --no-same-owner -xf -
+mkdir -p "$work/src/cache/libsandbox" "$work/src/tmp"
+cp "$(./tests/images/debian.sh)" "$work/src/cache/libsandbox/"
+chmod -R go+rX "$work/src"
+chmod 1777 "$work/src/tmp"
+echo "==> building in a container"
+inside build -- sh -c 'cd /src && umask 022 && { meson setup build -Dtests=enabled && ninja -C build && { ninja -C build meson-test-prereq || :; }; } >build.log 2>&1 ||
+    { tail -n 40 build.log; exit 1; }'
+
+part_matrix() {
+    local status=0
+    inside default -- /src/scripts/podman-inside.sh default || status=1
+    inside unmasked --security-opt unmask=ALL --security-opt seccomp=unconfined -- /src/scripts/podman-inside.sh unmasked || status=1
+    inside privileged --privileged -- /src/scripts/podman-inside.sh privileged || status=1
+    return $status
+}
+
+# The host program is PID 1: of a container, where nobody else reaps, too.
+part_first() {
+    inside first --privileged --env TMPDIR=/src/tmp -- /src/build/tests/soak/cycles 40
+}
+
+part_suites() {
+    local status=0
+    inside suites --privileged --env TMPDIR=/src/tmp --env XDG_CACHE_HOME=/src/cache -- \
+        sh -c 'cd /src && meson test -C build --no-rebuild --timeout-multiplier 3 --print-errorlogs' || status=$?
+    python3 scripts/test-summary "$work/src/build" || status=$?
+    return $status
+}
+
+failed=0
+for part in "${parts[@]}"; do
+    declare -F "part_$part" >/dev/null || { echo "podman: no part $part" >&2; exit 2; }
+    begun=$SECONDS
+    if "part_$part"; then result=passed; else result=FAILED failed=1; fi
+    echo "==> $part: $result, $((SECONDS - begun)) s"
+done
+exit $failed
