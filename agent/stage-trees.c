@@ -115,7 +115,7 @@ static void set_attributes(int tree, uint64_t attributes, int idmap, const char 
     }
     if (mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
         ag_die("mounts", errno,
-               idmap >= 0 ? "%s can't be id-mapped: its file system doesn't know how (ext4, xfs, btrfs and tmpfs do)"
+               idmap >= 0 ? "%s can't be id-mapped: its file system doesn't know how (ext4, xfs, btrfs do, tmpfs since Linux 6.3)"
                           : "the flags of %s can't be set",
                what);
 }

@@ -30,7 +30,7 @@ static const char folder[] = "/run/libsandbox/ranges";
 static int have_root_capabilities(void)
 {
     static const int needed[] = { CAP_SYS_ADMIN,    CAP_SETUID, CAP_SETGID, CAP_CHOWN,
-                                  CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_MKNOD,  CAP_KILL };
+                                  CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_MKNOD,  CAP_KILL, CAP_NET_ADMIN };
     struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
     struct __user_cap_data_struct data[2];
 
@@ -141,8 +141,8 @@ int sb_ids_detect(struct sb_idmap *ret_map, struct sandbox_error **error)
         if (!have_root_capabilities())
             return sb_fail(error,
                            SB_ARGS(SANDBOX_EDENIED, .phase = "privilege",
-                                   .hint = "run as an ordinary user, or as root with all usual capabilities"),
-                           "root lacks capabilities that making a sandbox needs (SYS_ADMIN, SETUID, SETGID, CHOWN, MKNOD, …)");
+                                   .hint = "give them to the container (podman, docker: --privileged), or run as an ordinary user"),
+                           "root lacks capabilities that making a sandbox needs (SYS_ADMIN, NET_ADMIN, SETUID, SETGID, CHOWN, MKNOD, …)");
         map.privilege = SB_PRIVILEGE_ROOT;
         map.count = SB_RANGE_COUNT;
     } else {
