@@ -101,8 +101,7 @@ static const struct sb_plan *load_plan(void)
 /* The library sends BEGIN once it holds our pidfd, so that we can't have been reaped, and our pid reused, before. */
 static void wait_begin(void)
 {
-    static const enum sb_stage_fd leaves[SB_BEGIN_CGROUPS] = { SB_FD_CGROUP_TOP, SB_FD_CGROUP_INIT, SB_FD_CGROUP_EXEC,
-                                                               SB_FD_CGROUP_DAEMON };
+    static const enum sb_stage_fd leaves[SB_BEGIN_CGROUPS] = { SB_FD_CGROUP_TOP, SB_FD_CGROUP_EXEC, SB_FD_CGROUP_DAEMON };
     struct pollfd p = { .fd = SB_FD_CONTROL, .events = POLLIN };
     struct sb_control message;
     int fds[4];
@@ -185,6 +184,19 @@ static void leave_chroot(struct ag_stage *s)
         ag_die("mount-namespace", errno, "the mount namespace can't be entered anew");
 }
 
+/* An ordinary user's groups are the user's, and init has an id that only this namespace may give them to: it moves what it starts between the
+ * leaves. The groups themselves stay the user's, who removes them; so there are no groups of single execs here (init-leaf.c). */
+static void give_cgroups(const struct ag_stage *s)
+{
+    const uid_t id = SB_PLAN_INIT_ID(s->plan);
+
+    if (!(s->plan->flags & SB_PLAN_CGROUP) || s->plan->map.privilege != SB_PRIVILEGE_SUBIDS)
+        return;
+    for (int fd = SB_FD_CGROUP_TOP; fd <= SB_FD_CGROUP_DAEMON; fd++)
+        if (fchownat(fd, "cgroup.procs", id, (gid_t)-1, AT_SYMLINK_NOFOLLOW) < 0)
+            ag_die("cgroup", errno, "the cgroups can't be given to init");
+}
+
 static void clone_child(struct ag_stage *s)
 {
     int pidfd = -1;
@@ -196,8 +208,10 @@ static void clone_child(struct ag_stage *s)
     long pid;
 
     if (s->plan->flags & SB_PLAN_CGROUP) {
+        /* the top is the root of its cgroup namespace then: where cgroup2 is mounted with nsdelegate, as systemd does, nothing may be moved
+         * out of that, so that a leaf of init's own would keep it from starting anything in the others */
         args.flags |= CLONE_INTO_CGROUP;
-        args.cgroup = SB_FD_CGROUP_INIT;
+        args.cgroup = SB_FD_CGROUP_TOP;
     }
     pid = syscall(SYS_clone3, &args, sizeof args);
     if (pid < 0)
@@ -280,6 +294,7 @@ int ag_stage_main(int argc, char **argv)
     make_inside(&s);
     ag_stage_set_trees(&s);
     ag_stage_make_dev(&s);
+    give_cgroups(&s);
     clone_child(&s);
     ag_network_end(&s);
     return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * See cgroup.h. */
 #include "cgroup.h"
+#include "scope.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +19,7 @@
 #include <util.h>
 
 static const char *const controller_names[SB_CONTROLLERS] = { "pids", "memory", "cpu" };
-static const char *const leaves[] = { "init", "exec", "daemon" };
+static const char *const leaves[] = { "exec", "daemon" };
 
 static int has_word(const char *list, const char *word, const char *separators)
 {
@@ -129,12 +130,30 @@ static int write_at(const char *folder, const char *file, const char *text)
     return fd < 0 ? -errno : sb_write_all(fd, text, strlen(text));
 }
 
+unsigned int sb_cgroups_controllers(const char *path)
+{
+    SB_FREE char *text = NULL;
+    unsigned int bits = 0;
+
+    if (!sb_read_file(AT_FDCWD, path, 4096, &text, NULL))
+        for (int c = 0; c < SB_CONTROLLERS; c++)
+            if (has_word(text, controller_names[c], " \n"))
+                bits |= 1u << c;
+    return bits;
+}
+
+int sb_cgroups_has_leaves(const json_t *folders)
+{
+    const char *top = json_string_value(json_array_get(folders, 0)), *first = json_string_value(json_array_get(folders, 1));
+
+    return top && first && !strncmp(first, top, strlen(top)) && !strcmp(first + strlen(top), "/exec"); /* v1 has one for each controller */
+}
+
 /* Which controllers the children of a cgroup2 folder have; asks for those that are there and not on yet. */
 static unsigned int delegate(const char *folder)
 {
     char path[4200];
-    SB_FREE char *have = NULL, *on = NULL;
-    unsigned int bits = 0;
+    SB_FREE char *have = NULL;
 
     snprintf(path, sizeof path, "%s/cgroup.controllers", folder);
     if (sb_read_file(AT_FDCWD, path, 4096, &have, NULL))
@@ -148,12 +167,7 @@ static unsigned int delegate(const char *folder)
         write_at(folder, "cgroup.subtree_control", text);
     }
     snprintf(path, sizeof path, "%s/cgroup.subtree_control", folder);
-    if (sb_read_file(AT_FDCWD, path, 4096, &on, NULL))
-        return 0;
-    for (int c = 0; c < SB_CONTROLLERS; c++)
-        if (has_word(on, controller_names[c], " \n"))
-            bits |= 1u << c;
-    return bits;
+    return sb_cgroups_controllers(path);
 }
 
 int sb_cgroups_detect(struct sb_cgroups *ret, struct sandbox_error **error)
@@ -185,14 +199,26 @@ int sb_cgroups_detect(struct sb_cgroups *ret, struct sandbox_error **error)
 void sb_cgroups_clear(struct sb_cgroups *cgroups)
 {
     free(cgroups->unified);
+    free(cgroups->scopes);
     for (int c = 0; c < SB_CONTROLLERS; c++)
         free(cgroups->v1[c]);
-    *cgroups = (struct sb_cgroups){ 0 };
+    cgroups->unified = cgroups->scopes = NULL;
+    cgroups->delegated = 0;
+    memset(cgroups->v1, 0, sizeof cgroups->v1);
 }
 
-static int add_folder(json_t *folders, const char *base, const char *id, const char *leaf)
+/* The folder of a sandbox in cgroup2, which has its leaves. 0, -ENOENT: there is none; -ENAMETOOLONG. */
+static int top_folder(const struct sb_cgroups *cgroups, const char *id, char path[4200])
 {
-    return json_array_append_new(folders, json_sprintf("%s/%s%s%s", base, id, *leaf ? "/" : "", leaf));
+    int n;
+
+    if (sb_scopes_usable(cgroups))
+        n = snprintf(path, 4200, "%s/libsandbox-%s.scope/box", cgroups->scopes, id);
+    else if (cgroups->unified)
+        n = snprintf(path, 4200, "%s/%s", cgroups->unified, id);
+    else
+        return -ENOENT;
+    return n < 4100 ? 0 : -ENAMETOOLONG;
 }
 
 static int64_t limit_of(const struct sb_limits *limits, int c)
@@ -204,18 +230,21 @@ int sb_cgroups_plan(const struct sb_cgroups *cgroups, const char *id, const stru
                     struct sandbox_error **error)
 {
     SB_JSON json_t *folders = json_array();
+    unsigned int delegated = 0;
+    char top[4200];
     int r = folders ? 0 : -1;
 
-    if (cgroups->unified && !r) {
-        r = add_folder(folders, cgroups->unified, id, "");
+    if (!r && !top_folder(cgroups, id, top)) {
+        delegated = cgroups->delegated;
+        r = json_array_append_new(folders, json_string(top));
         for (size_t i = 0; i < SB_ELEMENTS(leaves) && !r; i++)
-            r = add_folder(folders, cgroups->unified, id, leaves[i]);
+            r = json_array_append_new(folders, json_sprintf("%s/%s", top, leaves[i]));
     }
     for (int c = 0; c < SB_CONTROLLERS && !r; c++) {
-        if (!limit_of(limits, c) || (cgroups->delegated >> c & 1))
+        if (!limit_of(limits, c) || (delegated >> c & 1))
             continue;
         if (cgroups->v1[c])
-            r = add_folder(folders, cgroups->v1[c], id, "");
+            r = json_array_append_new(folders, json_sprintf("%s/%s", cgroups->v1[c], id));
         else if (c != SB_CONTROLLER_PIDS) /* RLIMIT_NPROC stands in for that one */
             return sb_fail(error,
                            SB_ARGS(SANDBOX_EUNSUPPORTED, .phase = "cgroup", .field = controller_names[c],
@@ -302,7 +331,7 @@ static int set_limit_v1(const char *folder, int c, const struct sb_limits *limit
     }
 }
 
-/* The sandbox's init moves its children between the leaves, which takes the right to write cgroup.procs in them and their parent, and makes
+/* The sandbox's init, which is in the top, puts its children into the leaves, which takes the right to write cgroup.procs in them and their parent, and makes
  * leaves of its own below `top`, which no cgroup namespace inside shows. The limits' files stay root's, and so do the leaves themselves: a
  * daemon that gets at cgroup2 sees its own leaf. */
 static int give(const char *folder, int top, const struct sb_idmap *map, struct sandbox_error **error)
@@ -328,26 +357,47 @@ static void cap_folders(const char *top)
     write_at(top, "cgroup.max.descendants", "2048");
 }
 
-int sb_cgroups_make(const struct sb_cgroups *cgroups, const char *id, const struct sb_limits *limits, const struct sb_idmap *map,
-                    struct sandbox_error **error)
+/* A record is only believed as far as its paths have our shape. */
+static int is_ours(const char *path, const char *id)
+{
+    char mark[SB_ID_SIZE + 32];
+    const char *at = NULL;
+
+    if (!path || !sb_path_absolute_safe(path))
+        return 0;
+    for (size_t i = 0; i < 2 && !at; i++) {
+        snprintf(mark, sizeof mark, i ? "/libsandbox-%s.scope/box" : "/libsandbox/%s", id);
+        at = strstr(path, mark);
+    }
+    if (!at)
+        return 0;
+    at += strlen(mark);
+    if (!*at)
+        return 1;
+    for (size_t i = 0; i < SB_ELEMENTS(leaves); i++)
+        if (*at == '/' && !strcmp(at + 1, leaves[i]))
+            return 1;
+    return 0;
+}
+
+int sb_cgroups_make(const struct sb_cgroups *cgroups, const json_t *folders, const char *id, const struct sb_limits *limits,
+                    const struct sb_idmap *map, struct sandbox_error **error)
 {
     char folder[4200];
     int r = 0;
 
-    if (cgroups->unified) {
-        snprintf(folder, sizeof folder, "%s/%s", cgroups->unified, id);
-        r = make_folder(folder, cgroups->delegated, error);
+    for (size_t i = 0; sb_cgroups_has_leaves(folders) && i <= SB_ELEMENTS(leaves) && !r; i++) {
+        const char *path = json_string_value(json_array_get(folders, i));
+
+        if (!is_ours(path, id))
+            return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "cgroup"), "the record names a cgroup that can't be the sandbox's");
+        r = make_folder(path, i == 0 ? cgroups->delegated : 0, error);
+        if (!r && i == 0)
+            r = set_limits_v2(path, cgroups->delegated, limits, error);
         if (!r)
-            r = set_limits_v2(folder, cgroups->delegated, limits, error);
-        if (!r)
-            r = give(folder, 1, map, error);
-        cap_folders(folder);
-        for (size_t i = 0; i < SB_ELEMENTS(leaves) && !r; i++) {
-            snprintf(folder, sizeof folder, "%s/%s/%s", cgroups->unified, id, leaves[i]);
-            r = make_folder(folder, 0, error);
-            if (!r)
-                r = give(folder, 0, map, error);
-        }
+            r = give(path, i == 0, map, error);
+        if (i == 0)
+            cap_folders(path);
     }
     for (int c = 0; c < SB_CONTROLLERS && !r; c++)
         if (limit_of(limits, c) && !(cgroups->delegated >> c & 1) && cgroups->v1[c]) {
@@ -357,24 +407,6 @@ int sb_cgroups_make(const struct sb_cgroups *cgroups, const char *id, const stru
                 r = set_limit_v1(folder, c, limits, error);
         }
     return r;
-}
-
-/* A record is only believed as far as its paths have our shape. */
-static int is_ours(const char *path, const char *id)
-{
-    char mark[SB_ID_SIZE + 16];
-    const char *at;
-
-    snprintf(mark, sizeof mark, "/libsandbox/%s", id);
-    if (!path || !sb_path_absolute_safe(path) || !(at = strstr(path, mark)))
-        return 0;
-    at += strlen(mark);
-    if (!*at)
-        return 1;
-    for (size_t i = 0; i < SB_ELEMENTS(leaves); i++)
-        if (*at == '/' && !strcmp(at + 1, leaves[i]))
-            return 1;
-    return 0;
 }
 
 int sb_cgroups_kill(const json_t *folders, const char *id)
@@ -453,6 +485,8 @@ int sb_cgroups_remove(const json_t *folders, const char *id)
             nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
         }
         remove_ours(path);
+        if (strlen(path) > 4 && !strcmp(path + strlen(path) - 4, "/box"))
+            sb_scope_wait_gone(path);
     }
     return first_error;
 }

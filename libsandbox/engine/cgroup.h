@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cgroups: what this machine has (v1, v2 or both at once), and one sandbox's folders in them.
  *
- * cgroup2, where it can be written, gives each sandbox a folder with leaves for init, daemon and execs: killing all at once
+ * cgroup2, where it can be written, gives each sandbox a folder, in which init is, with leaves for daemon and execs: killing all at once
  * and, where its controllers are delegated, limits. v1 hierarchies get a folder only for a limit that was asked for. */
 #ifndef SB_ENGINE_CGROUP_H
 #define SB_ENGINE_CGROUP_H
@@ -9,6 +9,8 @@
 #include <idmap.h>
 #include <jansson.h>
 #include <sandbox.h>
+#include <stdatomic.h>
+#include <stdint.h>
 
 enum sb_controller { SB_CONTROLLER_PIDS, SB_CONTROLLER_MEMORY, SB_CONTROLLER_CPU, SB_CONTROLLERS };
 
@@ -16,8 +18,14 @@ struct sb_cgroups {
     char *unified;             /* our folder in cgroup2, "…/libsandbox"; NULL: none that we may write */
     unsigned int delegated;    /* bits of enum sb_controller that are enabled for its children */
     char *v1[SB_CONTROLLERS];  /* our folder in that v1 hierarchy; NULL: none */
+    char *scopes;              /* where systemd makes our scopes (scope.c); the others are NULL then. NULL: not systemd's machine */
+    atomic_llong scopes_retry_ms; /* systemd refused one: none are asked for until then (sb_now_ms()) */
 };
 
+/* Bits of enum sb_controller that a file such as cgroup.controllers names. */
+unsigned int sb_cgroups_controllers(const char *path);
+/* Whether a record's folders have the leaves in cgroup2 (SB_PLAN_CGROUP). */
+int sb_cgroups_has_leaves(const json_t *folders);
 /* Reads /proc/self/cgroup and mountinfo. Having none is no error. */
 int sb_cgroups_detect(struct sb_cgroups *ret, struct sandbox_error **error);
 void sb_cgroups_clear(struct sb_cgroups *cgroups);
@@ -30,13 +38,14 @@ struct sb_limits {
  * reference. EUNSUPPORTED (field "memory" or "cpu") when a limit can't be enforced here. */
 int sb_cgroups_plan(const struct sb_cgroups *cgroups, const char *id, const struct sb_limits *limits, json_t **ret_folders,
                     struct sandbox_error **error);
-/* Makes them, sets the limits, gives the cgroup2 folders to the map's root. */
-int sb_cgroups_make(const struct sb_cgroups *cgroups, const char *id, const struct sb_limits *limits, const struct sb_idmap *map,
-                    struct sandbox_error **error);
+/* Makes a record's folders, sets the limits, gives the cgroup2 folders to the map's root. */
+int sb_cgroups_make(const struct sb_cgroups *cgroups, const json_t *folders, const char *id, const struct sb_limits *limits,
+                    const struct sb_idmap *map, struct sandbox_error **error);
 /* SIGKILLs everything in the sandbox's cgroup2 folder; 1 when there was one to write to. */
 int sb_cgroups_kill(const json_t *folders, const char *id);
 /* Removes the folders of a record, last first, also after a reboot. Processes must be gone; a folder busy for a moment is tried
- * again for up to 500 ms. Only paths that end in /libsandbox/ID[/leaf] are touched. 0 or -errno. */
+ * again for up to 500 ms. Only paths that end in /libsandbox/ID[/leaf]
+ * or /libsandbox-ID.scope/box[/leaf] are touched; the scope's end is waited for. 0 or -errno. */
 int sb_cgroups_remove(const json_t *folders, const char *id);
 
 /* How often the kernel killed for want of memory in a sandbox's groups; 0 where none tells. */

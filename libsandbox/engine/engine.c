@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Opening a state root, and the driver table of this kernel. */
 #include "engine.h"
+#include "scope.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,6 +32,7 @@ static void engine_free(struct sb_driver *driver)
     sb_known_free(engine);
     sb_close(engine->agent);
     sb_close(engine->unpack_program);
+    sb_close(engine->scope_program);
     sb_close(engine->sandboxes);
     sb_close(engine->names);
     sb_close(engine->keys);
@@ -194,6 +196,7 @@ int sb_engine_open(const char *root, const char *agent_dir, struct sb_driver **r
     engine->driver.ops = &driver_ops;
     engine->root = engine->sandboxes = engine->names = engine->keys = engine->trash = engine->volumes = engine->owners = engine->null =
         engine->agent = engine->unpack_program = -1;
+    engine->scope_program = -1;
     pthread_mutex_init(&engine->lock, NULL);
     if (agent_dir && !(engine->agent_dir = strdup(agent_dir)))
         r = sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
@@ -209,6 +212,8 @@ int sb_engine_open(const char *root, const char *agent_dir, struct sb_driver **r
         r = sb_fail_errno(error, -r, "state", "this process can't be found in /proc; is it that of another pid namespace?");
     if (!r)
         r = sb_cgroups_detect(&engine->cgroups, error);
+    if (!r && (r = sb_scopes_detect(engine)))
+        r = sb_fail_errno(error, -r, "cgroup", "systemd's scopes can't be found");
     if (!r) {
         engine->unpack = engine->map;
         if (engine->unpack.privilege == SB_PRIVILEGE_ROOT) /* the first block, which sb_ids_claim() never gives away */

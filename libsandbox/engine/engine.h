@@ -42,14 +42,14 @@ struct sb_engine {
     struct sb_images *images;
     pthread_mutex_t lock;    /* the members below; never held across a wait */
     char *agent_dir;
-    int agent, unpack_program; /* descriptors of the programs; -1: not yet asked for */
+    int agent, unpack_program, scope_program; /* descriptors of the programs; -1: not yet asked for */
     int *children;           /* pidfds of inits that are this process's children, to be reaped */
     size_t n_children;
     struct sb_known_table *known; /* known.c */
 };
 
 /* ---- programs.c ---- */
-/* A descriptor of an agent program ("sandbox-agent", "sandbox-unpack"), owned by the engine. */
+/* A descriptor of an agent program ("sandbox-agent", "sandbox-unpack", "sandbox-scope"), owned by the engine. */
 int sb_engine_program(struct sb_engine *engine, const char *name, int *ret_fd, struct sandbox_error **error);
 
 /* ---- identity.c ---- */

@@ -123,9 +123,9 @@ static json_t *isolation(const struct sb_engine *engine, const struct sb_record 
 {
     const struct sandbox_spec *spec = record->spec;
     int root = record->map.privilege == SB_PRIVILEGE_ROOT;
-    int pids =
-        (engine->cgroups.delegated >> SB_CONTROLLER_PIDS & 1) || (spec->pids_max && engine->cgroups.v1[SB_CONTROLLER_PIDS]);
-    int memory = (engine->cgroups.delegated >> SB_CONTROLLER_MEMORY & 1) || engine->cgroups.v1[SB_CONTROLLER_MEMORY];
+    unsigned int delegated = sb_cgroups_has_leaves(json_object_get(record->json, "cgroups")) ? engine->cgroups.delegated : 0;
+    int pids = spec->pids_max && ((delegated >> SB_CONTROLLER_PIDS & 1) || engine->cgroups.v1[SB_CONTROLLER_PIDS]);
+    int memory = (delegated >> SB_CONTROLLER_MEMORY & 1) || engine->cgroups.v1[SB_CONTROLLER_MEMORY];
     json_t *j = json_object();
 
     json_object_set_new(

@@ -3,6 +3,7 @@
  * Nothing here runs in a copy of the host program, and init ends by itself when the commit doesn't come. */
 #include "engine.h"
 #include "plan-build.h"
+#include "scope.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -114,8 +115,9 @@ int sb_launch_is_kept(const struct sb_record *record)
     return record->spec->daemon || record->spec->lifetime == SANDBOX_LIFETIME_DETACHED;
 }
 
+/* ret_report: where systemd is asked for a scope, what to hand to sb_scope_await(); else -1. */
 static int start_program(struct sb_engine *engine, struct sb_launch *launch, const struct sb_record *record, const struct early *e,
-                         struct sandbox_error **error)
+                         int *ret_report, struct sandbox_error **error)
 {
     static char name[] = "sandbox-agent", stage[] = "stage", keeper[] = "keeper", yes[] = "1", no[] = "0";
     char log_bytes[24];
@@ -140,7 +142,10 @@ static int start_program(struct sb_engine *engine, struct sb_launch *launch, con
         map[SB_FD_LOG].from = e->log;
     if (e->owner >= 0)
         map[SB_FD_OWNER].from = e->owner;
-    r = sb_spawn(program, launch->kept ? kept : plain, map, SB_FD_STAGE_END, &pid);
+    *ret_report = -1;
+    r = sb_scopes_named(json_object_get(record->json, "cgroups"))
+            ? sb_scope_spawn(engine, record->id, program, launch->kept ? kept : plain, map, ret_report, &pid)
+            : sb_spawn(program, launch->kept ? kept : plain, map, SB_FD_STAGE_END, &pid);
     if (r)
         return sb_fail_errno(error, -r, "stage", "the agent program can't be started");
     launch->stage = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -151,9 +156,38 @@ static int start_program(struct sb_engine *engine, struct sb_launch *launch, con
     return 0;
 }
 
+/* Waits for a process we made, by its pidfd: a host program that ignores SIGCHLD or waits for everything is all the same. */
+static void wait_for(int pidfd)
+{
+    struct pollfd p = { .fd = pidfd, .events = POLLIN };
+    siginfo_t info;
+
+    if (pidfd < 0)
+        return;
+    SB_RETRY(poll(&p, 1, 10000));
+    waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG | __WALL);
+}
+
+/* systemd gave no scope: without limits that only a cgroup can enforce it goes on with none, and the record says so. */
+static int go_without_scope(struct sb_engine *engine, struct sb_launch *launch, struct sb_record *record, const struct early *e,
+                            struct sandbox_error **error)
+{
+    int report, r;
+
+    syscall(SYS_pidfd_send_signal, launch->stage, SIGKILL, NULL, 0);
+    wait_for(launch->stage);
+    launch->stage = sb_close(launch->stage);
+    if (record->spec->memory_max || record->spec->cpu_max)
+        return SANDBOX_EUNSUPPORTED;
+    if (error && *error)
+        *error = sandbox_error_unref(*error);
+    json_object_set_new(record->json, "cgroups", json_array());
+    r = sb_record_write(record, error);
+    return r ? r : start_program(engine, launch, record, e, &report, error);
+}
+
 /* BEGIN, with the cgroups in the order of plan.h. */
-static int send_begin(struct sb_engine *engine, const struct sb_launch *launch, const struct sb_record *record,
-                      struct sandbox_error **error)
+static int send_begin(const struct sb_launch *launch, const struct sb_record *record, struct sandbox_error **error)
 {
     const json_t *cgroups = json_object_get(record->json, "cgroups");
     struct sb_control begin = { .type = SB_CONTROL_BEGIN };
@@ -165,7 +199,7 @@ static int send_begin(struct sb_engine *engine, const struct sb_launch *launch, 
     struct iovec iov = { &begin, sizeof begin };
     struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 
-    for (; engine->cgroups.unified && n < SB_BEGIN_CGROUPS; n++) {
+    for (; sb_cgroups_has_leaves(cgroups) && n < SB_BEGIN_CGROUPS; n++) {
         const char *path = json_string_value(json_array_get(cgroups, (size_t)n));
 
         leaves[n] = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -196,22 +230,25 @@ int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct s
     };
     struct early early = { -1, -1, -1, -1, -1 };
     struct epoll_event e = { .events = EPOLLIN };
+    SB_CLOSE int report = -1;
     int r;
 
     sb_children_reap(engine);
     r = make_early(&launch, record, &early, error);
     if (!r)
-        r = start_program(engine, &launch, record, &early, error);
-    if (!r)
-        r = sb_cgroups_make(&engine->cgroups, record->id, &limits, &record->map, error);
+        r = start_program(engine, &launch, record, &early, &report, error);
     if (!r)
         r = make_upper(record, error);
     if (!r)
         r = bind_socket(record, early.listen, error);
+    if (!r && report >= 0 && sb_scope_await(&engine->cgroups, record->id, report, error))
+        r = go_without_scope(engine, &launch, record, &early, error);
+    if (!r)
+        r = sb_cgroups_make(&engine->cgroups, json_object_get(record->json, "cgroups"), record->id, &limits, &record->map, error);
     if (!r)
         r = sb_plan_write(engine, record, early.plan, error);
     if (!r)
-        r = send_begin(engine, &launch, record, error);
+        r = send_begin(&launch, record, error);
     clear_early(&early);
     if (!r) {
         launch.epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -226,25 +263,42 @@ int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct s
     return 0;
 }
 
+/* What to do about a failure of the stage: the first row whose phase and errno (0: any) are those of the message. */
 static const char *hint_for(const struct sb_control *m)
 {
-    if (!strcmp(m->phase, "userns") || (!strcmp(m->phase, "clone") && m->sys_errno == ENOSPC))
-        return "allow user namespaces: see kernel.unprivileged_userns_clone, user.max_user_namespaces, "
-               "kernel.apparmor_restrict_unprivileged_userns, "
-               "or a container's seccomp profile";
-    if (m->sys_errno == EPERM && (!strcmp(m->phase, "network") || !strcmp(m->phase, "clone") || !strcmp(m->phase, "mounts") ||
-                                  !strcmp(m->phase, "mount-namespace")))
-        return "root needs CAP_SYS_ADMIN here: give it to the container (with its seccomp profile), or run as an ordinary user";
-    if (m->sys_errno == ENOSPC && !strcmp(m->phase, "network"))
-        return "raise user.max_net_namespaces, or delete sandboxes";
-    if (!strcmp(m->phase, "overlay"))
-        return "put the state root on ext4, xfs, btrfs or tmpfs";
+    static const char namespaces[] = "allow user namespaces: see kernel.unprivileged_userns_clone, user.max_user_namespaces, "
+                                     "kernel.apparmor_restrict_unprivileged_userns, or a container's seccomp profile";
+    static const char privilege[] =
+        "root needs CAP_SYS_ADMIN here: give it to the container (with its seccomp profile), or run as an ordinary user";
+    static const char place[] = "put the state root on ext4, xfs, btrfs or tmpfs (root: since Linux 6.3): a container's own root is an "
+                                "overlay, so give it a volume, or a tmpfs that may execute";
+    static const struct {
+        const char *phase;
+        int sys_errno;
+        const char *hint;
+    } table[] = {
+        { "userns", 0, namespaces },
+        { "clone", ENOSPC, namespaces },
+        { "clone", EPERM, privilege },
+        { "network", EPERM, privilege },
+        { "mounts", EPERM, privilege },
+        { "mount-namespace", EPERM, privilege },
+        { "network", ENOSPC, "raise user.max_net_namespaces, or delete sandboxes" },
+        { "mounts", EINVAL, place },
+        { "overlay", 0, place },
+        { "idmap", EPERM, "in a container without CAP_SYS_ADMIN newuidmap and newgidmap need file capabilities (cap_setuid=ep, cap_setgid=ep) "
+                          "in place of the setuid bit; or take the user out of /etc/subuid and subgid, or drop no_new_privs" },
+        { "hostname", EPERM, "a container's seccomp profile forbids it: run the container with seccomp=unconfined, or with CAP_SYS_ADMIN" },
+        { "proc", 0, "run where the whole of /proc is visible: a container must not mask parts of it (podman: --security-opt unmask=ALL, "
+                     "docker: --security-opt systempaths=unconfined)" },
+        { "plan", 0, "install the agent programs of this version of the library" },
+    };
+
     if (!strcmp(m->phase, "dev") && strstr(m->detail, "fuse"))
         return "load the fuse module and, for an ordinary user, make /dev/fuse accessible to it";
-    if (!strcmp(m->phase, "proc"))
-        return "run where the whole of /proc is visible (not in a container that masks parts of it)";
-    if (!strcmp(m->phase, "plan"))
-        return "install the agent programs of this version of the library";
+    for (size_t i = 0; i < SB_ELEMENTS(table); i++)
+        if (!strcmp(m->phase, table[i].phase) && (!table[i].sys_errno || table[i].sys_errno == m->sys_errno))
+            return table[i].hint;
     return NULL;
 }
 
@@ -262,7 +316,7 @@ static int stage_failed(const struct sb_control *message, struct sandbox_error *
         code = SANDBOX_ENOTFOUND;
     if ((!strcmp(m.phase, "clone") || !strcmp(m.phase, "userns")) && m.sys_errno == ENOSPC)
         code = SANDBOX_EDENIED;
-    if (!strcmp(m.phase, "overlay") && m.sys_errno == EINVAL)
+    if ((!strcmp(m.phase, "overlay") || !strcmp(m.phase, "mounts")) && m.sys_errno == EINVAL)
         code = SANDBOX_EUNSUPPORTED;
     if (!strcmp(m.phase, "root") && (m.sys_errno == ELOOP || m.sys_errno == ENOTDIR))
         code = SANDBOX_EDAMAGED;
@@ -346,18 +400,6 @@ int sb_launch_commit(struct sb_launch *launch, struct sandbox_error **error)
     }
     launch->init = sb_close(launch->init); /* from now on it is found by its identity */
     return 0;
-}
-
-/* Waits for a process we made, by its pidfd: a host program that ignores SIGCHLD or waits for everything is all the same. */
-static void wait_for(int pidfd)
-{
-    struct pollfd p = { .fd = pidfd, .events = POLLIN };
-    siginfo_t info;
-
-    if (pidfd < 0)
-        return;
-    SB_RETRY(poll(&p, 1, 10000));
-    waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG | __WALL);
 }
 
 /* Reads what is still said until everybody at the other end is gone: init's pidfd may be among it, and must be waited for. */

@@ -97,7 +97,9 @@ static int use_file(const char *name, int file, struct sandbox_error **error)
 
 int sb_engine_program(struct sb_engine *engine, const char *name, int *ret_fd, struct sandbox_error **error)
 {
-    int *slot = !strcmp(name, "sandbox-agent") ? &engine->agent : &engine->unpack_program;
+    int *slot = !strcmp(name, "sandbox-agent")    ? &engine->agent
+                : !strcmp(name, "sandbox-unpack") ? &engine->unpack_program
+                                                  : &engine->scope_program;
     const struct sb_program *program = find(name);
     int fd, r = 0;
 

@@ -123,6 +123,7 @@ static int make_home(const struct account *a, char *home, size_t size)
     unsetenv("XDG_CACHE_HOME");
     unsetenv("XDG_RUNTIME_DIR");
     unsetenv("XDG_DATA_HOME");
+    unsetenv("SBTEST_SCOPES"); /* a user without a session */
     return 0;
 }
 

@@ -55,6 +55,11 @@ void box_expect(const char *output, const char *name, const char *allowed);
 /* Every line whose name begins with `prefix` must have one of the allowed values; there must be one at least. */
 void box_expect_all(const char *output, const char *prefix, const char *allowed);
 
+/* Whether memory and CPU limits must work here: for root, and for whoever the environment variable SBTEST_SCOPES says that systemd gives scopes to. */
+int box_limits(void);
+/* The sandbox's folder in cgroup2, which has its leaves: below our own group, or in a scope of systemd's. 0: it has none. */
+int box_cgroup(const struct sandbox *sandbox, char *path, size_t size);
+
 /* Imports the busybox image under the name "busybox". */
 void box_busybox(struct sandbox_host *host);
 /* Milliseconds on CLOCK_MONOTONIC. */

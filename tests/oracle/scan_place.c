@@ -98,12 +98,17 @@ static int group_is_ours(const struct oracle_scope *scope, const char *path)
     if (own && own[strlen(scope->own_cgroup)] == '/')
         return 1;
     for (const char *part = strchr(path, '/'); part; part = strchr(part + 1, '/')) {
-        size_t n = strcspn(part + 1, "/");
+        size_t n = strcspn(part + 1, "/"), before = strlen("libsandbox-"), behind = strlen(".scope");
+        const char *id = part + 1;
 
-        if (n != 64 || strspn(part + 1, "0123456789abcdef") < 64)
+        if (n == 64 + before + behind && strncmp(id, "libsandbox-", before) == 0 && strncmp(id + before + 64, ".scope", behind) == 0) {
+            id += before; /* the scope that systemd made for it */
+            n = 64;
+        }
+        if (n != 64 || strspn(id, "0123456789abcdef") < 64)
             continue;
         for (size_t i = 0; i < scope->n_roots; i++) {
-            snprintf(inside, sizeof inside, "%s/sandboxes/%.64s", scope->roots[i], part + 1);
+            snprintf(inside, sizeof inside, "%s/sandboxes/%.64s", scope->roots[i], id);
             if (access(inside, F_OK) == 0)
                 return 1;
         }

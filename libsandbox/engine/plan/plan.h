@@ -33,14 +33,13 @@ enum sb_stage_fd {
     SB_FD_DAEMON_ERR = 9,
     SB_FD_EVENTS = 10,      /* keeper's socket for exit records; else /dev/null */
     SB_FD_OWNER = 11,       /* SB_PLAN_OWNED: pidfd of the owner */
-    SB_FD_CGROUP_INIT = 12, /* SB_PLAN_CGROUP: folders in cgroup2, which come with BEGIN */
+    SB_FD_CGROUP_TOP = 12,  /* SB_PLAN_CGROUP: folders in cgroup2, which come with BEGIN; init's own is the top */
     SB_FD_CGROUP_EXEC = 13,
     SB_FD_CGROUP_DAEMON = 14,
-    SB_FD_CGROUP_TOP = 15,
-    SB_FD_NULL = 16,        /* /dev/null of the host, for stdin */
-    SB_FD_STAGE_END = 17,
-    SB_FD_PROC = 17,        /* in init: the sandbox's procfs, without masks */
-    SB_FD_OOM_SCORE = 18    /* in init: its own oom_score_adj */
+    SB_FD_NULL = 15,        /* /dev/null of the host, for stdin */
+    SB_FD_STAGE_END = 16,
+    SB_FD_PROC = 16,        /* in init: the sandbox's procfs, without masks */
+    SB_FD_OOM_SCORE = 17    /* in init: its own oom_score_adj */
 };
 
 enum sb_plan_flags {
@@ -93,8 +92,8 @@ struct sb_plan {
 };
 
 /* ---- control socket ---- */
-/* Descriptors that come with BEGIN where the plan has SB_PLAN_CGROUP: top, init, exec, daemon. The plan is complete and sealed then. */
-#define SB_BEGIN_CGROUPS 4
+/* Descriptors that come with BEGIN where the plan has SB_PLAN_CGROUP: top, exec, daemon. The plan is complete and sealed then. */
+#define SB_BEGIN_CGROUPS 3
 
 enum sb_control_type { SB_CONTROL_BEGIN = 1, SB_CONTROL_CLONED, SB_CONTROL_READY, SB_CONTROL_FAILED, SB_CONTROL_COMMIT };
 
