@@ -9,7 +9,7 @@
 #include "init.h"
 
 enum { AG_SLOTS = SB_EXECS_MAX + 64, AG_KILL_MS = 5000 };
-enum ag_slot_kind { FREE = 0, IDLE, STARTING, RUNNING, KILLING, DIALING, ATTACHED, SERVING };
+enum ag_slot_kind { FREE = 0, IDLE, STARTING, RUNNING, KILLING, DIALING, ATTACHED, SERVING, WATCHING };
 /* What an epoll event is about; the slot's index is in the lower half of its data. */
 enum ag_what { ON_CONNECTION = 0, ON_STATUS, ON_DIAL, ON_LISTEN, ON_SIGNAL, ON_OWNER, ON_EVENTS };
 
@@ -30,6 +30,8 @@ struct ag_slot {
     int64_t kill_until;
     int64_t deadline_ms;
     uint64_t tag;
+    uint64_t seen; /* watching: events that were sent or lost */
+    int blocked;   /* watching: until the connection takes more */
     struct ag_exec_status status;
     struct sb_reply end;
     uint8_t exec_id[32];
@@ -114,5 +116,13 @@ void ag_files_ended(struct ag_slot *s, int status);
 void ag_dial(struct ag_slot *s, const struct sb_request *q);
 void ag_on_dialed(struct ag_slot *s);
 void ag_end_dial(struct ag_slot *s);
+
+/* ---- init-watch.c ---- */
+/* SB_REQUEST_WATCH */
+void ag_watch_begin(struct ag_slot *s, const struct sb_request *q);
+/* Something happened; s (NULL: none) is the exec or daemon that it happened to. */
+void ag_tell(enum sb_watch_what what, const struct ag_slot *s);
+/* A watcher's connection takes more. */
+void ag_watch_more(struct ag_slot *s);
 
 #endif

@@ -55,6 +55,7 @@ static void finish(struct ag_slot *s)
     s->end.type = SB_REPLY_EXITED;
     ag_event_ended(s); /* first: who hears of the end may look for it at once */
     ag_attach_ended(s);
+    ag_tell(s->daemon ? SB_WATCH_DAEMON_EXITED : SB_WATCH_EXEC_EXITED, s);
     ag_reply(s, &s->end, -1);
     s->fd = ag_forget(s->fd);
     ag_settle(s);
@@ -128,6 +129,7 @@ void ag_on_status(struct ag_slot *s)
         ag_loop.daemon_state = SB_DAEMON_RUNNING;
         ag_loop.started = 1;
     }
+    ag_tell(s->daemon ? SB_WATCH_STARTED : SB_WATCH_EXEC_STARTED, s); /* first: who has the answer may end us */
     ag_reply(s, &r, -1);
 }
 

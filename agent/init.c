@@ -59,7 +59,7 @@ static void drop_connection(struct ag_slot *s)
         s->dial_fd = ag_forget(s->dial_fd);
     if (s->kind == SERVING)
         ag_files_drop(s);
-    if (s->kind == IDLE || s->kind == DIALING || s->kind == ATTACHED)
+    if (s->kind == IDLE || s->kind == DIALING || s->kind == ATTACHED || s->kind == WATCHING)
         s->kind = FREE;
 }
 
@@ -69,7 +69,7 @@ void ag_reply(struct ag_slot *s, const struct sb_reply *r, int fd)
     if (s->fd < 0 || ag_send(s->fd, r, sizeof *r, fd, MSG_DONTWAIT) == 0)
         return;
     s->fd = ag_forget(s->fd);
-    if (s->kind == IDLE) /* nothing else holds the slot */
+    if (s->kind == IDLE || s->kind == WATCHING) /* nothing else holds the slot */
         s->kind = FREE;
 }
 
@@ -171,9 +171,12 @@ static void shut_down(const struct sb_request *q)
 {
     struct ag_slot *d = ag_daemon_slot();
 
-    if (!d)
+    if (!d) {
+        ag_tell(SB_WATCH_STOPPING, NULL);
         _exit(0); /* the kernel ends everything in the pid namespace with us */
+    }
     ag_loop.stopping = 1;
+    ag_tell(SB_WATCH_STOPPING, NULL);
     ag_loop.stop_until = q->timeout_ms >= 0 ? ag_after(q->timeout_ms) : 0;
     d->sent_signal = SIGTERM;
     kill(d->pid, SIGTERM);
@@ -202,6 +205,8 @@ static void on_request(struct ag_slot *s)
     } else if (q->type == SB_REQUEST_START && q->argc) {
         ag_start(s, q, fds, n_fds, 1);
     } else if (q->type == SB_REQUEST_START) {
+        if (!ag_loop.started)
+            ag_tell(SB_WATCH_STARTED, NULL);
         ag_loop.started = 1;
         ag_reply(s, &(struct sb_reply){ .type = SB_REPLY_DONE }, -1);
     } else if (q->type == SB_REQUEST_DIAL) {
@@ -211,6 +216,8 @@ static void on_request(struct ag_slot *s)
     } else if (q->type == SB_REQUEST_STATUS) {
         tell_status(s);
         drop_connection(s); /* who asks for it asks once: its own end needn't wake us then */
+    } else if (q->type == SB_REQUEST_WATCH) {
+        ag_watch_begin(s, q);
     } else if (q->type == SB_REQUEST_SHUTDOWN) {
         shut_down(q);
     } else if (q->type == SB_REQUEST_ATTACH) {
@@ -273,7 +280,9 @@ static void on_event(const struct epoll_event *e)
 
     switch ((enum ag_what)(e->data.u64 >> 32)) {
     case ON_CONNECTION:
-        if (s->fd >= 0)
+        if (s->fd >= 0 && s->kind == WATCHING && (e->events & EPOLLOUT))
+            ag_watch_more(s);
+        if (s->fd >= 0 && (e->events & ~EPOLLOUT))
             on_request(s);
         break;
     case ON_STATUS:

@@ -14,6 +14,8 @@
  *            "daemon": {"state": "none created running exited", "code", "signal"}, "isolation": {name: {"level", "why"}}, …}
  *  image:   {"digest", "config_digest", "names": [], "bytes", "architecture", "created", "layers": [diff ids], "config": {…}}
  *  volume:  {"name", "path", "created_ms"}
+ *  event:   {"type" ("created started daemon-exited exec-started exec-exited stopped failed deleted overrun"), "id", "name", "time_ms",
+ *            "attributes": {"exec" (""), "kind", "code", "signal", "cause", "lost", as the type has them}}
  */
 #ifndef SB_DRIVER_DRIVER_H
 #define SB_DRIVER_DRIVER_H
@@ -29,6 +31,7 @@ struct sb_op;
 struct sb_exec;
 struct sb_forward;
 struct sb_folder;
+struct sb_events;
 
 struct sb_op_ops {
     /* 0: succeeded, 1: still under way, negative: failed (and undone). Not called again after 0 or negative. */
@@ -90,6 +93,17 @@ struct sb_log_request {
     const char *exec_id;  /* NULL: the sandbox's own */
     int this_run;         /* from the daemon's last start on; nothing before it was started */
     struct sandbox_log_options options;
+};
+
+struct sb_events_ops {
+    /* Without waiting: 0 and *ret_event, 1: none now, negative: failed. */
+    int (*next)(struct sb_events *events, json_t **ret_event, struct sandbox_error **error);
+    void (*free)(struct sb_events *events);
+};
+
+struct sb_events {
+    const struct sb_events_ops *ops;
+    int fd; /* polls readable (level-triggered) when next() has work */
 };
 
 struct sb_forward_ops {
@@ -158,6 +172,8 @@ struct sb_driver_ops {
     /* It stays when the sandbox stops, and serves again when that was started again. */
     int (*forward_open)(struct sb_driver *driver, const char *id, int port, int local_port, struct sb_forward **ret_forward,
                         struct sandbox_error **error);
+    int (*events_open)(struct sb_driver *driver, const struct sandbox_events_options *options, struct sb_events **ret_events,
+                       struct sandbox_error **error);
     int (*image_import)(struct sb_driver *driver, const char *source, const struct sandbox_image_import_options *options,
                         struct sb_op **ret_op, struct sandbox_error **error);
     int (*image_inspect)(struct sb_driver *driver, const char *name, json_t **ret_json, struct sandbox_error **error);

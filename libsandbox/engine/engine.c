@@ -90,6 +90,7 @@ static const struct sb_driver_ops driver_ops = {
     .log_open = sb_engine_log_open,
     .dial = sb_engine_dial,
     .forward_open = sb_engine_forward_open,
+    .events_open = sb_engine_events_open,
     .image_import = image_import,
     .image_inspect = image_inspect,
     .image_list = image_list,

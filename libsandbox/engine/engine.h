@@ -229,6 +229,8 @@ int sb_engine_exec(struct sb_driver *driver, const char *id, const struct sb_exe
 int sb_engine_dial(struct sb_driver *driver, const char *id, int port, int64_t timeout_ms, int *ret_fd, struct sandbox_error **error);
 int sb_engine_forward_open(struct sb_driver *driver, const char *id, int port, int local_port, struct sb_forward **ret_forward,
                            struct sandbox_error **error); /* forward.c */
+int sb_engine_events_open(struct sb_driver *driver, const struct sandbox_events_options *options, struct sb_events **ret_events,
+                          struct sandbox_error **error); /* events.c */
 int sb_engine_volume_create(struct sb_driver *driver, const char *name, struct sandbox_error **error);
 int sb_engine_volume_inspect(struct sb_driver *driver, const char *name, json_t **ret_json, struct sandbox_error **error);
 int sb_engine_volume_list(struct sb_driver *driver, json_t **ret_json, struct sandbox_error **error);

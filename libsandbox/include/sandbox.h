@@ -64,6 +64,8 @@ struct sandbox_image_list; /**< images found by sandbox_image_list() */
 struct sandbox_volume;     /**< a volume as it was at one moment */
 struct sandbox_volume_list;
 struct sandbox_log;     /**< output that was kept, being read */
+struct sandbox_events;  /**< a watch over sandboxes */
+struct sandbox_event;   /**< something that happened to one */
 struct sandbox_forward; /**< a listener on 127.0.0.1 that leads to a sandbox's port */
 
 /** What a failed call returns. The values are part of the ABI. */
@@ -589,6 +591,57 @@ SANDBOX_API int sandbox_forward_get_status(struct sandbox_forward *forward, stru
                                            struct sandbox_error **error);
 /** Closes the listener and all its connections; they are gone when it returns. NULL is allowed. Returns NULL. Since 0.1. */
 SANDBOX_API struct sandbox_forward *sandbox_forward_close(struct sandbox_forward *forward);
+
+/* ------------------------------------------------------------------------------------------------- events ---- */
+
+enum sandbox_event_type {
+    SANDBOX_EVENT_UNKNOWN = 0,       /**< of a newer library; the JSON has it */
+    SANDBOX_EVENT_CREATED = 1,
+    SANDBOX_EVENT_STARTED = 2,
+    SANDBOX_EVENT_DAEMON_EXITED = 3, /**< attributes "kind", "code", "signal" */
+    SANDBOX_EVENT_EXEC_STARTED = 4,  /**< attribute "exec", its id, "" where it is not known */
+    SANDBOX_EVENT_EXEC_EXITED = 5,   /**< attributes "exec", "kind" (exited signalled deadline killed oom lost), "code", "signal" */
+    SANDBOX_EVENT_STOPPED = 6,       /**< on request, or its owner ended: attribute "cause" */
+    SANDBOX_EVENT_FAILED = 7,        /**< its init died: attribute "cause" */
+    SANDBOX_EVENT_DELETED = 8,
+    SANDBOX_EVENT_OVERRUN = 9        /**< events are missing here: attributes "lost" (how many, -1: not known), "cause" */
+};
+
+/** Which sandboxes to watch; NULL fields don't filter. */
+struct sandbox_events_options {
+    size_t size;
+    const char *id;          /**< this one alone, by its exact id; it must exist */
+    const char *label_key;   /**< only those that have this label … */
+    const char *label_value; /**< … with this value (NULL: any) */
+};
+#define SANDBOX_EVENTS_OPTIONS_INIT { sizeof(struct sandbox_events_options), NULL, NULL, NULL }
+
+/**
+ * Watches what happens to sandboxes of a host from now on, also when other processes cause it. There is no thread and no daemon behind
+ * it: nothing is collected but when sandbox_events_read() is called, and who calls late may get an overrun; a sandbox that came
+ * and went between two calls is not told of. options may be NULL. ENOTFOUND, ELIMIT (descriptors, inotify), EUNSUPPORTED.
+ * The caller owns it: sandbox_events_close(). Since 0.1.
+ */
+SANDBOX_API int sandbox_events_open(struct sandbox_host *host, const struct sandbox_events_options *options,
+                                    struct sandbox_events **ret_events, struct sandbox_error **error);
+/** A descriptor to poll for input; it belongs to the events: do not read or close it. It may be readable and no event there yet. Since 0.1. */
+SANDBOX_API int sandbox_events_get_fd(struct sandbox_events *events);
+/** The next event; ETIMEDOUT when none came in time. The caller owns it: sandbox_event_unref(). Since 0.1. */
+SANDBOX_API int sandbox_events_read(struct sandbox_events *events, int64_t timeout_ms, struct sandbox_event **ret_event,
+                                    struct sandbox_error **error);
+/** Ends it. NULL is allowed. Returns NULL. Since 0.1. */
+SANDBOX_API struct sandbox_events *sandbox_events_close(struct sandbox_events *events);
+SANDBOX_API struct sandbox_event *sandbox_event_unref(struct sandbox_event *event);
+/** enum sandbox_event_type. Since 0.1. */
+SANDBOX_API int sandbox_event_get_type(const struct sandbox_event *event);
+/** Id of the sandbox, "" when it is about all of them (an overrun). Since 0.1. */
+SANDBOX_API const char *sandbox_event_get_id(const struct sandbox_event *event);
+/** Name of the sandbox, "" without one. Since 0.1. */
+SANDBOX_API const char *sandbox_event_get_name(const struct sandbox_event *event);
+/** Wall-clock time, milliseconds since 1970. For people: events come in order, their times needn't. Since 0.1. */
+SANDBOX_API int64_t sandbox_event_get_time_ms(const struct sandbox_event *event);
+/** Everything as one JSON object: "type" (as "exec-exited"), "id", "name", "time_ms", "attributes". Since 0.1. */
+SANDBOX_API const char *sandbox_event_get_json(const struct sandbox_event *event);
 
 /* -------------------------------------------------------------------------------------------------- files ---- */
 

@@ -114,7 +114,8 @@ enum sb_request_type {
     SB_REQUEST_KILL,     /* on an exec's connection: that exec; else the daemon */
     SB_REQUEST_SHUTDOWN, /* SIGTERM to the daemon; init ends when it has, or after `timeout_ms` */
     SB_REQUEST_FILES = 7, /* descriptors: channel [, data]; see files-plan.h */
-    SB_REQUEST_ATTACH = 8 /* to the exec with that id (all zero: the daemon): STARTED and, once, EXITED; else FAILED with ENOENT */
+    SB_REQUEST_ATTACH = 8, /* to the exec with that id (all zero: the daemon): STARTED and, once, EXITED; else FAILED with ENOENT */
+    SB_REQUEST_WATCH = 9 /* one STATUS, then EVENTs until the connection's end [SB_REQUEST_HISTORY] */
 };
 
 #define SB_REQUEST_INLINE (64 * 1024) /* a larger blob comes in a sealed memfd */
@@ -125,7 +126,7 @@ enum sb_request_type {
 #define SB_JOURNALS_MAX 64
 #define SB_JOURNAL_BYTES_MAX (INT64_C(1) << 30)
 
-enum sb_request_flags { SB_REQUEST_BLOB_FD = 1 << 0, SB_REQUEST_DESCENDANTS = 1 << 1 };
+enum sb_request_flags { SB_REQUEST_BLOB_FD = 1 << 0, SB_REQUEST_DESCENDANTS = 1 << 1, SB_REQUEST_HISTORY = 1 << 2 /* also what happened before, as far as init knows */ };
 
 /* Followed by the blob: argc arguments, envc "NAME=VALUE"s, user, workdir, each with its NUL. */
 struct sb_request {
@@ -144,7 +145,8 @@ enum sb_reply_type {
     SB_REPLY_EXITED,      /* of an exec: once, after STARTED; the connection ends */
     SB_REPLY_STATUS,
     SB_REPLY_DIALED,      /* with the descriptor */
-    SB_REPLY_DONE
+    SB_REPLY_DONE,
+    SB_REPLY_EVENT /* struct sb_watch_event */
 };
 
 /* Where a start failed. */
@@ -171,6 +173,25 @@ struct sb_reply {
     uint64_t cap_effective, cap_permitted, cap_inheritable, cap_bounding, cap_ambient;
     uint32_t uid, gid, n_groups, no_new_privs, seccomp;
     uint32_t journal; /* STARTED, EXITED of an attach: 1: its output is in a journal */
+};
+
+/* What init tells its watchers. */
+enum sb_watch_what {
+    SB_WATCH_STARTED = 1, SB_WATCH_DAEMON_EXITED, SB_WATCH_EXEC_STARTED, SB_WATCH_EXEC_EXITED,
+    SB_WATCH_STOPPING, /* a shutdown was asked for */
+    SB_WATCH_LOST      /* `lost` events came too fast for this watcher */
+};
+
+#define SB_WATCHERS_MAX 8
+
+struct sb_watch_event {
+    uint32_t type; /* SB_REPLY_EVENT */
+    uint32_t event;
+    uint32_t kind;        /* of an exit: enum sandbox_exec_kind */
+    int32_t code, signal; /* of an exit */
+    uint32_t lost;
+    int64_t wall_ms;
+    uint8_t exec_id[32];  /* all zero: none, or not known */
 };
 
 /* ---- a forward's helper (sandbox-agent forward PORT) ---- */
