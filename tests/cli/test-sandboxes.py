@@ -316,6 +316,45 @@ def test_forward(tool):
     none_left(tool)
 
 
+def test_events(tool):
+    other = tool.good('create', '--label', 'watched=no').out.strip()
+    child = tool.start('--json', 'events', '--label', 'watched=yes', stdout=subprocess.PIPE, text=True)
+    # it says nothing when it begins: that it watches shows by the first event
+    probe = until_event(tool, child)
+    identity = tool.good('create', '--label', 'watched=yes', '--name', 'web').out.strip()
+    tool.good('start', 'web', other)
+    tool('exec', 'web', '--', 'false')
+    plain = tool.start('events', '--until-gone', 'web', stdout=subprocess.PIPE, text=True)
+    time.sleep(0.3)
+    tool.good('rm', 'web', other)
+    wanted = ['created', 'started', 'exec-started', 'exec-exited', 'stopped', 'deleted']
+    got = [json.loads(child.stdout.readline()) for _ in wanted]
+    assert [e['type'] for e in got] == wanted and {e['id'] for e in got} == {identity} and {e['name'] for e in got} == {'web'}, got
+    assert got[3]['attributes']['code'] == 1 and got[3]['attributes']['exec'] == got[2]['attributes']['exec'] != '', got
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(30) == 128 + signal.SIGTERM and child.stdout.read() == ''
+    child.stdout.close()
+    assert plain.wait(30) == 0
+    lines = plain.stdout.read().split('\n')
+    assert re.fullmatch(r'\d{4}-\d\d-\d\dT[\d:.]+Z deleted +' + identity[:12] + ' web', lines[-2]), lines
+    plain.stdout.close()
+    assert probe != identity
+    none_left(tool)
+
+
+def until_event(tool, child):
+    """Makes watched sandboxes until the watcher tells of one from its beginning to its end; its id."""
+    for _ in range(200):
+        identity = tool.good('create', '--label', 'watched=yes').out.strip()
+        ready, _, _ = select.select([child.stdout], [], [], 0.2)
+        tool.good('rm', identity)
+        while ready:
+            event = json.loads(child.stdout.readline())
+            if event['type'] == 'deleted':
+                return event['id']
+    raise AssertionError('no event came')
+
+
 def test_volumes(tool):
     tool.good('volume', 'create', 'store')
     assert tool.fails('--json', 'volume', 'create', 'store').error['code'] == 'EEXISTS'

@@ -10,7 +10,7 @@ sys.dont_write_bytecode = True
 import tap
 from tool import Tool
 
-COMMANDS = ['run', 'create', 'start', 'exec', 'inspect', 'ls', 'stop', 'kill', 'rm', 'dial', 'forward', 'image import', 'image ls', 'image inspect',
+COMMANDS = ['run', 'create', 'start', 'exec', 'inspect', 'ls', 'stop', 'kill', 'rm', 'dial', 'forward', 'events', 'image import', 'image ls', 'image inspect',
             'image rm', 'volume create', 'volume ls', 'volume rm', 'version']
 
 
@@ -76,6 +76,8 @@ def test_option_values(tool):
     refused(tool, 'dial', 'x', '0', says='no port', field='port')
     refused(tool, 'dial', 'x', '65536', says='no port', field='port')
     refused(tool, 'dial', 'x', 'http', says='no port', field='port')
+    refused(tool, 'events', '--until-gone', says='one sandbox', field='until-gone')
+    refused(tool, 'events', '--label', 'a', '--label', 'b', says='one --label', field='label')
     refused(tool, 'forward', 'x', '0', says='no port', field='port')
     refused(tool, 'forward', 'x', '80', '65536', says='no port', field='local_port')
     refused(tool, 'forward', 'x', '80', '-1', says='-1')

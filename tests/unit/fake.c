@@ -298,6 +298,45 @@ static int d_forward_open(struct sb_driver *d, const char *id, int port, int loc
     return 0;
 }
 
+static int events_next(struct sb_events *events, json_t **ret_event, struct sandbox_error **error)
+{
+    (void)events;
+    if (fake.refuses)
+        return sb_fail(error, SB_ARGS(fake.refuses), "the fake event is refused");
+    if (!fake.event)
+        return 1;
+    *ret_event = parse(fake.event);
+    fake.event = NULL;
+    return 0;
+}
+
+static void events_free(struct sb_events *events)
+{
+    fake.events_frees++;
+    close(events->fd);
+    free(events);
+}
+
+static const struct sb_events_ops events_ops = { events_next, events_free };
+
+static int d_events_open(struct sb_driver *d, const struct sandbox_events_options *options, struct sb_events **ret_events,
+                         struct sandbox_error **error)
+{
+    struct sb_events *e;
+
+    (void)d;
+    called("events %.8s %s %s", options->id ? options->id : "-", options->label_key ? options->label_key : "-",
+           options->label_value ? options->label_value : "-");
+    if (fake.refuses)
+        return sb_fail(error, SB_ARGS(fake.refuses), "fake events are refused");
+    e = calloc(1, sizeof *e);
+    if (!e)
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM), "out of memory");
+    *e = (struct sb_events){ .ops = &events_ops, .fd = epoll_create1(EPOLL_CLOEXEC) };
+    *ret_events = e;
+    return 0;
+}
+
 static int d_import(struct sb_driver *d, const char *source, const struct sandbox_image_import_options *options, struct sb_op **ret_op,
                     struct sandbox_error **error)
 {
@@ -418,7 +457,8 @@ static int d_exec(struct sb_driver *d, const char *id, const struct sb_exec_requ
 
 static const struct sb_driver_ops all_ops = {
     .name = "fake", .free = driver_free, .create = d_create, .start = d_start, .stop = d_stop, .remove = d_remove, .kill = d_kill,
-    .inspect = d_inspect, .list = d_list, .exec = d_exec, .dial = d_dial, .forward_open = d_forward_open, .image_import = d_import, .image_inspect = d_named,
+    .inspect = d_inspect, .list = d_list, .exec = d_exec, .dial = d_dial, .forward_open = d_forward_open, .events_open = d_events_open,
+    .image_import = d_import, .image_inspect = d_named,
     .image_list = d_all, .image_remove = d_change, .volume_create = d_change, .volume_inspect = d_named, .volume_list = d_all,
     .volume_remove = d_change,
 };

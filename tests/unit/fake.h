@@ -28,6 +28,8 @@ struct fake {
     struct sb_exec_request request; /* the last exec: only numbers and pointers to static strings are good afterwards */
     int request_null;   /* bits: which of its descriptors were /dev/null */
     atomic_int forward_frees;
+    const char *event;      /* JSON of the next event; NULL: none comes */
+    atomic_int events_frees;
     int dial_waits;     /* dial waits for the host's close */
     atomic_int paused;  /* the fake itself is at work: its allocations don't count */
 };

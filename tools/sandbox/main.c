@@ -25,6 +25,7 @@ static const struct command commands[] = {
     { "dial", "SANDBOX PORT", "connect stdin and stdout to a TCP port in a sandbox", 0, 2, 2, -1, command_dial },
     { "forward", "SANDBOX PORT [LOCALPORT]", "listen on 127.0.0.1 for a TCP port in a sandbox, until interrupted", 0, 2, 3, -1,
       command_forward },
+    { "events", "[SANDBOX]", "what happens to sandboxes, a line for each event, until interrupted", FOR_EVENTS, 0, 1, -1, command_events },
     { "image import", "SOURCE", "import a root folder, tar, OCI layout or docker archive", FOR_IMPORT, 1, 1, -1,
       command_image_import },
     { "image ls", "", "list images", 0, 0, 0, -1, command_image_ls },

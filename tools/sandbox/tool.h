@@ -33,6 +33,7 @@ struct arguments {
     int64_t memory_max, pids_max, cpu_max, timeout_ms, grace_ms, max_bytes, max_entries;
     int64_t signal, format;
     int64_t fuse, read_only, keep;
+    int64_t until_gone;
     const char **operands; /* NULL-terminated */
     size_t n_operands;
     const char **argv; /* the command to run, NULL-terminated */
@@ -47,6 +48,7 @@ enum {
     FOR_STOP = 1u << 4,
     FOR_KILL = 1u << 5,
     FOR_IMPORT = 1u << 6,
+    FOR_EVENTS = 1u << 16,
     FOR_ALL = ~0u,
 };
 
@@ -72,6 +74,7 @@ int command_kill(struct tool *tool, const struct arguments *arguments);
 int command_rm(struct tool *tool, const struct arguments *arguments);
 int command_dial(struct tool *tool, const struct arguments *arguments);
 int command_forward(struct tool *tool, const struct arguments *arguments);
+int command_events(struct tool *tool, const struct arguments *arguments);
 int command_image_import(struct tool *tool, const struct arguments *arguments);
 int command_image_ls(struct tool *tool, const struct arguments *arguments);
 int command_image_inspect(struct tool *tool, const struct arguments *arguments);

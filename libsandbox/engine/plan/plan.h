@@ -126,7 +126,8 @@ enum sb_request_type {
 #define SB_JOURNALS_MAX 64
 #define SB_JOURNAL_BYTES_MAX (INT64_C(1) << 30)
 
-enum sb_request_flags { SB_REQUEST_BLOB_FD = 1 << 0, SB_REQUEST_DESCENDANTS = 1 << 1, SB_REQUEST_HISTORY = 1 << 2 /* also what happened before, as far as init knows */ };
+enum sb_request_flags { SB_REQUEST_BLOB_FD = 1 << 0, SB_REQUEST_DESCENDANTS = 1 << 1,
+                        SB_REQUEST_HISTORY = 1 << 2 /* also what happened before, as far as init knows */ };
 
 /* Followed by the blob: argc arguments, envc "NAME=VALUE"s, user, workdir, each with its NUL. */
 struct sb_request {
