@@ -54,7 +54,7 @@ void ag_move_onto(int mnt, int target, const char *phase, const char *what)
 }
 
 /* Overlay takes its layers by name: they are attached below a small memory file system, out of everybody's sight. */
-static void attach(int park, const char *name, int *tree)
+void ag_park_tree(int park, const char *name, int *tree)
 {
     if (mkdirat(park, name, 0700) < 0 || move_mount(*tree, "", park, name, MOVE_MOUNT_F_EMPTY_PATH) < 0)
         ag_die("park", errno, "%s can't be attached", name);
@@ -73,11 +73,12 @@ static void park_layers(struct ag_stage *s)
             s->park = places[i];
     if (!s->park)
         ag_die("park", errno, "no folder to hide mounts behind");
-    attach(park, "rw", &s->rw);
+    ag_park_tree(park, "rw", &s->rw);
     for (uint32_t i = 0; i < s->plan->n_layers; i++) {
         snprintf(name, sizeof name, "l%u", i);
-        attach(park, name, &s->layers[i]);
+        ag_park_tree(park, name, &s->layers[i]);
     }
+    ag_park_overlays(s, park);
 }
 
 /* The overlay works in the upper with the rights that its mounter has now. A file system's reserved blocks are not for sandboxes: on a full
@@ -325,6 +326,7 @@ void ag_child_main(struct ag_stage *s)
         ag_die("proc", errno, "oom_score_adj can't be opened");
     park_layers(s);
     root = mount_root(s);
+    ag_child_overlays(s);
     act_as_inside(s);
     procfs = mount_proc(root);
     sys = sb_open_beneath(procfs, "sys", O_PATH | O_DIRECTORY, 0);

@@ -15,7 +15,7 @@
 
 #include <util.h>
 
-static int clone_tree(int dir, const char *path, const char *what)
+int ag_clone_tree(int dir, const char *path, const char *what)
 {
     int fd = open_tree(dir, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_NO_AUTOMOUNT | (*path ? 0 : AT_EMPTY_PATH));
 
@@ -85,27 +85,30 @@ void ag_stage_open_trees(struct ag_stage *s)
     char path[512];
 
     snprintf(path, sizeof path, "%s/rw", SB_PLAN_STRING(plan, plan->folder));
-    s->rw = clone_tree(SB_FD_ROOT, path, "the upper folder");
+    s->rw = ag_clone_tree(SB_FD_ROOT, path, "the upper folder");
     for (uint32_t i = 0; i < plan->n_layers; i++)
-        s->layers[i] = clone_tree(SB_FD_ROOT, SB_PLAN_STRING(plan, plan->layers[i]), "layer");
+        s->layers[i] = ag_clone_tree(SB_FD_ROOT, SB_PLAN_STRING(plan, plan->layers[i]), "layer");
     for (uint32_t i = 0; i < plan->n_mounts; i++) {
         const struct sb_plan_mount *m = &plan->mounts[i];
         const char *source = SB_PLAN_STRING(plan, m->source);
 
         s->mounts[i] = -1;
-        if (m->type != SB_PLAN_MOUNT_BIND)
+        if (m->type == SB_PLAN_MOUNT_TMPFS)
             continue;
+        if (m->type == SB_PLAN_MOUNT_OVERLAY)
+            s->uppers[i] = ag_clone_tree(SB_FD_ROOT, SB_PLAN_STRING(plan, m->upper), "the layer");
         if (m->flags & SB_PLAN_MOUNT_BELOW_ROOT) {
-            s->mounts[i] = clone_tree(SB_FD_ROOT, source, "mount source");
+            s->mounts[i] = ag_clone_tree(SB_FD_ROOT, source, "mount source");
         } else {
             SB_CLOSE int fd = open_source(s, source);
 
-            s->mounts[i] = clone_tree(fd, "", source);
+            s->mounts[i] = ag_clone_tree(fd, "", source);
         }
     }
 }
 
-static void set_attributes(int tree, uint64_t attributes, int idmap, const char *what)
+/* 0 or an errno. */
+static int set_attributes(int tree, uint64_t attributes, int idmap)
 {
     struct mount_attr attr = { .attr_set = attributes };
 
@@ -113,11 +116,42 @@ static void set_attributes(int tree, uint64_t attributes, int idmap, const char 
         attr.attr_set |= MOUNT_ATTR_IDMAP;
         attr.userns_fd = (uint64_t)idmap;
     }
-    if (mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
-        ag_die("mounts", errno,
-               idmap >= 0 ? "%s can't be id-mapped: its file system doesn't know how (ext4, xfs, btrfs do, tmpfs since Linux 6.3)"
-                          : "the flags of %s can't be set",
-               what);
+    return mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0 ? errno : 0;
+}
+
+static AG_NORETURN void cant_set(int sys_errno, int idmap, const char *what)
+{
+    ag_die("mounts", sys_errno,
+           idmap >= 0 ? "%s can't be id-mapped: its file system doesn't know how (ext4, xfs, btrfs do, tmpfs since Linux 6.3)"
+                      : "the flags of %s can't be set",
+           what);
+}
+
+static void set_mount(struct ag_stage *s, uint32_t i)
+{
+    const struct sb_plan_mount *m = &s->plan->mounts[i];
+    uint64_t attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+    SB_CLOSE int owned = -1;
+    int idmap = -1, r;
+
+    if (m->type == SB_PLAN_MOUNT_OVERLAY || (m->flags & SB_PLAN_MOUNT_READ_ONLY))
+        attributes |= MOUNT_ATTR_RDONLY;
+    if ((m->flags & SB_PLAN_MOUNT_IDMAP) && s->plan->map.privilege == SB_PRIVILEGE_ROOT) {
+        idmap = s->inside;
+        if (m->owner_uid || m->owner_gid) {
+            idmap = owned = ag_userns_hold_owner(s->proc, &s->plan->map, m->owner_uid, m->owner_gid);
+            if (owned < 0)
+                ag_die("mounts", -owned, "the id map of %s can't be made", SB_PLAN_STRING(s->plan, m->source));
+        }
+    }
+    r = set_attributes(s->mounts[i], attributes, idmap);
+    if (r && idmap >= 0 && m->type == SB_PLAN_MOUNT_OVERLAY) { /* then it is copied */
+        s->unmapped[i] = r;
+        r = set_attributes(s->mounts[i], attributes, -1);
+        idmap = -1;
+    }
+    if (r)
+        cant_set(r, idmap, SB_PLAN_STRING(s->plan, m->source));
 }
 
 void ag_stage_set_trees(struct ag_stage *s)
@@ -126,16 +160,13 @@ void ag_stage_set_trees(struct ag_stage *s)
     /* for an ordinary user the layers on disk have the outer namespace's ids already, and nobody may map them */
     int idmap = plan->map.privilege == SB_PRIVILEGE_ROOT ? s->inside : -1;
 
-    for (uint32_t i = 0; i < plan->n_layers; i++)
-        set_attributes(s->layers[i], MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, idmap, SB_PLAN_STRING(plan, plan->layers[i]));
-    for (uint32_t i = 0; i < plan->n_mounts; i++) {
-        const struct sb_plan_mount *m = &plan->mounts[i];
-        uint64_t attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+    for (uint32_t i = 0; i < plan->n_layers; i++) {
+        int r = set_attributes(s->layers[i], MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, idmap);
 
-        if (s->mounts[i] < 0)
-            continue;
-        if (m->flags & SB_PLAN_MOUNT_READ_ONLY)
-            attributes |= MOUNT_ATTR_RDONLY;
-        set_attributes(s->mounts[i], attributes, m->flags & SB_PLAN_MOUNT_IDMAP ? idmap : -1, SB_PLAN_STRING(plan, m->source));
+        if (r)
+            cant_set(r, idmap, SB_PLAN_STRING(plan, plan->layers[i]));
     }
+    for (uint32_t i = 0; i < plan->n_mounts; i++)
+        if (s->mounts[i] >= 0)
+            set_mount(s, i);
 }

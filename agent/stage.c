@@ -88,6 +88,7 @@ static const struct sb_plan *load_plan(void)
     for (uint32_t i = 0; i < plan->n_mounts; i++) {
         check_string(plan, plan->mounts[i].source);
         check_string(plan, plan->mounts[i].target);
+        check_string(plan, plan->mounts[i].upper);
     }
     const struct sb_plan_filter *filters[] = { &plan->command, &plan->daemon };
     for (size_t i = 0; i < SB_ELEMENTS(filters); i++)

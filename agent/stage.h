@@ -20,6 +20,8 @@ struct ag_stage {
     const char *park;      /* folder behind which layers are attached */
     /* detached mounts, -1: none */
     int rw, dev, layers[SB_PLAN_MAX_LAYERS], mounts[SB_PLAN_MAX_MOUNTS], devices[AG_DEVICES];
+    int uppers[SB_PLAN_MAX_MOUNTS];   /* of overlays; mounts[] is what lies below, and then the overlay itself */
+    int unmapped[SB_PLAN_MAX_MOUNTS]; /* of overlays: why the lower's ids could not be mapped; 0: they are */
 };
 
 int ag_stage_main(int argc, char **argv);
@@ -27,6 +29,16 @@ int ag_stage_main(int argc, char **argv);
 /* stage-trees.c: what of the machine goes inside, as detached mounts */
 void ag_stage_open_trees(struct ag_stage *s);  /* clones them, by the machine's paths */
 void ag_stage_set_trees(struct ag_stage *s);   /* their id maps and flags; needs s->inside */
+
+/* A private detached clone of one mount. */
+int ag_clone_tree(int dir, const char *path, const char *what);
+
+/* stage-overlay.c: host folders with a layer of the sandbox's own */
+void ag_park_overlays(struct ag_stage *s, int park); /* attaches their parts */
+void ag_child_overlays(struct ag_stage *s);          /* makes them, in s->mounts, and tells the library how; cwd is the park */
+/* stage-copy.c */
+void ag_copy_tree(const struct ag_stage *s, uint32_t mount, int from, int to, const char *where);
+ssize_t ag_getdents(int fd, void *buffer, size_t size);
 
 /* stage-dev.c */
 void ag_stage_open_devices(struct ag_stage *s);
@@ -46,6 +58,8 @@ void ag_child_masks(int procfs, int null);
 int ag_make_fs(const char *type, const char *const options[][2], size_t n, unsigned int attributes, const char *phase);
 /* A memory file system for the sandbox's ids, bounded in bytes and in files (an empty file costs the machine memory, too). */
 int ag_make_tmpfs(const struct ag_stage *s, uint64_t bytes, unsigned int attributes, const char *phase);
+/* Attaches a mount below the park, closes its descriptor. */
+void ag_park_tree(int park, const char *name, int *tree);
 void ag_move_onto(int mnt, int target, const char *phase, const char *what);
 /* A folder right below the root that is mounted over: the image must not have turned it into something else. */
 int ag_fixed_folder(int root, const char *name, mode_t mode);

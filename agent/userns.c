@@ -202,20 +202,12 @@ static pid_t fork_holder(int proc, const struct sb_idmap *map, uint64_t nproc_ma
     return pid;
 }
 
-int ag_userns_hold(int proc, const struct sb_idmap *map, uint64_t nproc_max)
+/* Lets a holder go, and keeps its namespace when r, of its maps, is 0. */
+static int keep_namespace(int proc, pid_t pid, int r)
 {
-    static _Alignas(16) char stack[16384]; /* of a process that shares our memory: nothing is copied for its short life */
     char path[64];
-    pid_t pid = -1;
-    int fd, r;
+    int fd;
 
-    if (!nproc_max)
-        pid = clone(hold, stack + sizeof stack, CLONE_NEWUSER | CLONE_VM | SIGCHLD, NULL);
-    if (pid < 0 && (nproc_max || errno == EPERM))
-        pid = fork_holder(proc, map, nproc_max);
-    if (pid < 0)
-        return -errno;
-    r = ag_userns_map(proc, pid, map);
     snprintf(path, sizeof path, "%d/ns/user", (int)pid);
     fd = r ? r : openat(proc, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && !r)
@@ -223,4 +215,55 @@ int ag_userns_hold(int proc, const struct sb_idmap *map, uint64_t nproc_max)
     kill(pid, SIGKILL);
     SB_RETRY(waitpid(pid, NULL, 0));
     return fd;
+}
+
+static pid_t start_holder(int proc, const struct sb_idmap *map, uint64_t nproc_max)
+{
+    static _Alignas(16) char stack[16384]; /* of a process that shares our memory: nothing is copied for its short life */
+    pid_t pid = -1;
+
+    if (!nproc_max)
+        pid = clone(hold, stack + sizeof stack, CLONE_NEWUSER | CLONE_VM | SIGCHLD, NULL);
+    if (pid < 0 && (nproc_max || errno == EPERM))
+        pid = fork_holder(proc, map, nproc_max);
+    return pid;
+}
+
+int ag_userns_hold(int proc, const struct sb_idmap *map, uint64_t nproc_max)
+{
+    pid_t pid = start_holder(proc, map, nproc_max);
+
+    return pid < 0 ? -errno : keep_namespace(proc, pid, ag_userns_map(proc, pid, map));
+}
+
+/* The owner's number is 0's; what was 0 and what had the owner's number inside have no counterpart. */
+static void format_owner(char *text, size_t size, uint32_t owner, uint32_t start, uint32_t count)
+{
+    int n;
+
+    if (!owner) {
+        format_map(text, size, start, count);
+        return;
+    }
+    n = snprintf(text, size, "%u %u 1\n", owner, start);
+    if (owner > 1)
+        n += snprintf(text + n, size - (size_t)n, "1 %u %u\n", start + 1, owner < count ? owner - 1 : count - 1);
+    if (owner + 1 < count)
+        snprintf(text + n, size - (size_t)n, "%u %u %u\n", owner + 1, start + owner + 1, count - owner - 1);
+}
+
+int ag_userns_hold_owner(int proc, const struct sb_idmap *map, uint32_t uid, uint32_t gid)
+{
+    pid_t pid = start_holder(proc, map, 0);
+    char text[128];
+    int r;
+
+    if (pid < 0)
+        return -errno;
+    format_owner(text, sizeof text, uid, map->uid_start, map->count);
+    r = write_proc(proc, pid, "uid_map", text);
+    format_owner(text, sizeof text, gid, map->gid_start, map->count);
+    if (!r)
+        r = write_proc(proc, pid, "gid_map", text);
+    return keep_namespace(proc, pid, r);
 }

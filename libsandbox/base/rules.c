@@ -5,6 +5,7 @@
 #include "errors.h"
 #include "util.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <string.h>
 
@@ -229,9 +230,10 @@ static int check_source(const struct sandbox_mount_options *mount, struct sandbo
 {
     switch (mount->type) {
     case SANDBOX_MOUNT_BIND:
+    case SANDBOX_MOUNT_OVERLAY:
         if (mount->source && mount->source[0] == '/' && strnlen(mount->source, PATH_MAX) < PATH_MAX)
             return 0;
-        return invalid(error, "source", "of a bind mount is not an absolute path", NULL);
+        return invalid(error, "source", "of a bind or overlay mount is not an absolute path", NULL);
     case SANDBOX_MOUNT_VOLUME:
         return sb_check_name(mount->source, "source", error);
     default:
@@ -239,15 +241,48 @@ static int check_source(const struct sandbox_mount_options *mount, struct sandbo
     }
 }
 
+int sb_parse_owner(const char *text, uint32_t *ret_uid, uint32_t *ret_gid)
+{
+    const char *colon = strchr(text, ':');
+    char first[16];
+    int64_t uid, gid;
+
+    if (!colon || colon - text >= (int)sizeof first)
+        return -EINVAL;
+    memcpy(first, text, (size_t)(colon - text));
+    first[colon - text] = 0;
+    /* the highest number stands for no id at all */
+    if (sb_parse_int(first, 0, UINT32_MAX - 1, &uid) || sb_parse_int(colon + 1, 0, UINT32_MAX - 1, &gid))
+        return -EINVAL;
+    *ret_uid = (uint32_t)uid;
+    *ret_gid = (uint32_t)gid;
+    return 0;
+}
+
+static int check_owner(const struct sandbox_mount_options *mount, struct sandbox_error **error)
+{
+    uint32_t uid, gid;
+
+    if (!mount->owner)
+        return 0;
+    if (mount->type != SANDBOX_MOUNT_BIND && mount->type != SANDBOX_MOUNT_OVERLAY)
+        return invalid(error, "owner", "is for binds and overlays only", "a volume has its owner from its creation");
+    return sb_parse_owner(mount->owner, &uid, &gid) ? invalid(error, "owner", "is not UID:GID in digits", "such as 1000:1000") : 0;
+}
+
 int sb_check_mount(const struct sandbox_mount_options *mount, struct sandbox_error **error)
 {
     int r;
 
-    if (mount->type < SANDBOX_MOUNT_BIND || mount->type > SANDBOX_MOUNT_TMPFS)
+    if (mount->type < SANDBOX_MOUNT_BIND || mount->type > SANDBOX_MOUNT_OVERLAY)
         return invalid(error, "type", "is not a sandbox_mount_type", NULL);
     if (mount->flags & ~SANDBOX_MOUNT_READ_ONLY)
         return invalid(error, "flags", "has bits that this version does not know", NULL);
+    if (mount->type == SANDBOX_MOUNT_OVERLAY && mount->flags & SANDBOX_MOUNT_READ_ONLY)
+        return invalid(error, "flags", "makes an overlay read-only, which is what a bind is for", "use a read-only bind");
     r = check_source(mount, error);
+    if (!r)
+        r = check_owner(mount, error);
     if (r)
         return r;
     if (!sb_path_absolute_safe(mount->target))

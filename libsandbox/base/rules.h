@@ -38,6 +38,8 @@ int sb_check_hostname(const char *hostname, struct sandbox_error **error);
 int sb_check_argv(const char *const *argv, const char *field, struct sandbox_error **error);
 /* NULL, or "NAME=VALUE" entries. */
 int sb_check_env_list(const char *const *env, const char *field, struct sandbox_error **error);
+/* "UID:GID" in digits: 0 or -EINVAL. */
+int sb_parse_owner(const char *text, uint32_t *ret_uid, uint32_t *ret_gid);
 int sb_check_mount(const struct sandbox_mount_options *mount, struct sandbox_error **error);
 /* 0 or 1. */
 int sb_check_flag(int value, const char *field, struct sandbox_error **error);

@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const mount_types[] = { [SANDBOX_MOUNT_BIND] = "bind", [SANDBOX_MOUNT_VOLUME] = "volume", [SANDBOX_MOUNT_TMPFS] = "tmpfs" };
+static const char *const mount_types[] = { [SANDBOX_MOUNT_BIND] = "bind", [SANDBOX_MOUNT_VOLUME] = "volume", [SANDBOX_MOUNT_TMPFS] = "tmpfs",
+                                          [SANDBOX_MOUNT_OVERLAY] = "overlay" };
 static const char *const lifetimes[] = { [SANDBOX_LIFETIME_OWNED] = "owned", [SANDBOX_LIFETIME_DETACHED] = "detached" };
 static const char *const networks[] = { [SANDBOX_NETWORK_NONE] = "none" };
 
@@ -79,7 +80,8 @@ static json_t *mounts_to_json(const struct sandbox_spec *spec)
 
         if (!mount || put(mount, "type", json_string(mount_types[m->type])) || put_bytes(mount, "source", m->source) ||
             put_bytes(mount, "target", m->target) || put(mount, "read_only", json_boolean(m->flags & SANDBOX_MOUNT_READ_ONLY)) ||
-            put(mount, "max_bytes", json_integer(m->max_bytes)) || json_array_append(list, mount)) {
+            put(mount, "max_bytes", json_integer(m->max_bytes)) || put(mount, "owner", json_string(m->owner ? m->owner : "")) ||
+            json_array_append(list, mount)) {
             json_decref(mount);
             json_decref(list);
             return NULL;
@@ -266,11 +268,12 @@ static int read_labels(struct sandbox_spec *spec, const char *key, const json_t 
 static int read_mount(struct sandbox_spec *spec, const char *key, const json_t *value, struct sandbox_error **error)
 {
     const json_t *read_only = json_object_get(value, "read_only"), *max_bytes = json_object_get(value, "max_bytes");
+    const char *owner = sb_json_str(value, "owner");
     struct sandbox_mount_options mount = SANDBOX_MOUNT_OPTIONS_INIT;
     SB_FREE char *source = NULL;
     SB_FREE char *target = NULL;
 
-    if (!json_is_object(value) || json_object_size(value) != 5 || !json_is_boolean(read_only) || !json_is_integer(max_bytes))
+    if (!json_is_object(value) || json_object_size(value) != 6 || !json_is_boolean(read_only) || !json_is_integer(max_bytes) || !owner)
         return wrong(error, key, "a list of mounts");
     source = sb_json_get_bytes(json_object_get(value, "source"));
     if (source)
@@ -282,6 +285,7 @@ static int read_mount(struct sandbox_spec *spec, const char *key, const json_t *
     mount.target = target;
     mount.flags = json_is_true(read_only) ? SANDBOX_MOUNT_READ_ONLY : 0;
     mount.max_bytes = json_integer_value(max_bytes);
+    mount.owner = *owner ? owner : NULL;
     return sb_spec_add_mount(spec, &mount, error);
 }
 

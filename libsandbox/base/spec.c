@@ -6,6 +6,7 @@
 #include "rules.h"
 #include "util.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static int no_memory(struct sandbox_error **error)
@@ -55,6 +56,7 @@ struct sandbox_spec *sb_spec_free(struct sandbox_spec *spec)
     for (size_t i = 0; i < spec->n_mounts; i++) {
         free(spec->mounts[i].source);
         free(spec->mounts[i].target);
+        free(spec->mounts[i].owner);
     }
     free(spec->mounts);
     free(spec);
@@ -109,8 +111,12 @@ static int put_mount(struct sandbox_spec *spec, const char *source, const char *
 {
     SB_FREE char *new_source = source ? strdup(source) : NULL;
     SB_FREE char *new_target = strdup(target);
+    SB_FREE char *new_owner = NULL;
     struct sb_mount *more;
+    uint32_t uid, gid;
 
+    if (mount->owner && (sb_parse_owner(mount->owner, &uid, &gid) || asprintf(&new_owner, "%u:%u", uid, gid) < 0))
+        return -1;
     if ((source && !new_source) || !new_target)
         return -1;
     more = realloc(spec->mounts, (spec->n_mounts + 1) * sizeof *more);
@@ -120,7 +126,7 @@ static int put_mount(struct sandbox_spec *spec, const char *source, const char *
     spec->mounts_bytes += strlen(target) + (source ? strlen(source) : 0) + 2;
     more[spec->n_mounts++] = (struct sb_mount){
         .type = mount->type, .flags = mount->flags, .max_bytes = mount->max_bytes,
-        .source = SB_TAKE_PTR(new_source), .target = SB_TAKE_PTR(new_target),
+        .source = SB_TAKE_PTR(new_source), .target = SB_TAKE_PTR(new_target), .owner = SB_TAKE_PTR(new_owner),
     };
     return 0;
 }
@@ -149,7 +155,9 @@ struct sandbox_spec *sb_spec_copy(const struct sandbox_spec *spec)
         failed = put_pair(&copy->env, &copy->n_env, &copy->env_bytes, spec->env[i].key, spec->env[i].value);
     for (size_t i = 0; !failed && i < spec->n_mounts; i++) {
         const struct sb_mount *m = &spec->mounts[i];
-        const struct sandbox_mount_options options = { .type = m->type, .flags = m->flags, .max_bytes = m->max_bytes };
+        const struct sandbox_mount_options options = {
+            .type = m->type, .flags = m->flags, .max_bytes = m->max_bytes, .owner = m->owner,
+        };
 
         failed = put_mount(copy, m->source, m->target, &options);
     }

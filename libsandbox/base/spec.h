@@ -17,6 +17,7 @@ struct sb_mount {
     char *target;
     unsigned int flags;
     int64_t max_bytes;
+    char *owner; /* "UID:GID" in its shortest form; NULL: none */
 };
 
 struct sandbox_spec {

@@ -90,9 +90,9 @@ static const char filled[] =
     "\"daemon\":[\"/bin/layerfs\",\"--mount\",{\"base64\":\"//4=\"},\"\"],\"env\":[\"PATH=/bin\",{\"base64\":\"T0REPWE9Yv8=\"}],"
     "\"fuse\":true,\"hostname\":\"host-1.example\",\"idempotency_key\":\"job:7\",\"image\":\"debian\",\"labels\":{\"a\":\"\",\"z\":\"caf\xc3\xa9\"},"
     "\"lifetime\":\"detached\",\"log_max\":8192,\"memory_max\":1048576,\"mounts\":["
-    "{\"max_bytes\":0,\"read_only\":true,\"source\":{\"base64\":\"L3Nydi//L2lu\"},\"target\":\"/in\",\"type\":\"bind\"},"
-    "{\"max_bytes\":0,\"read_only\":false,\"source\":\"store\",\"target\":\"/store\",\"type\":\"volume\"},"
-    "{\"max_bytes\":1048576,\"read_only\":false,\"source\":\"\",\"target\":\"/scratch\",\"type\":\"tmpfs\"}],"
+    "{\"max_bytes\":0,\"owner\":\"\",\"read_only\":true,\"source\":{\"base64\":\"L3Nydi//L2lu\"},\"target\":\"/in\",\"type\":\"bind\"},"
+    "{\"max_bytes\":0,\"owner\":\"\",\"read_only\":false,\"source\":\"store\",\"target\":\"/store\",\"type\":\"volume\"},"
+    "{\"max_bytes\":1048576,\"owner\":\"\",\"read_only\":false,\"source\":\"\",\"target\":\"/scratch\",\"type\":\"tmpfs\"}],"
     "\"name\":\"box.1\",\"network\":\"none\",\"pids_max\":4194304,\"read_only\":true,\"user\":\"1000:nogroup\","
     "\"workdir\":\"/work/../tmp\"}";
 static const char empty[] =
@@ -377,7 +377,7 @@ END_TEST
 
 static int mount_of(int type, const char *source, const char *target, unsigned int flags, int64_t max, struct sandbox_error **error)
 {
-    const struct sandbox_mount_options mount = { sizeof mount, type, source, target, flags, max };
+    const struct sandbox_mount_options mount = { sizeof mount, type, source, target, flags, max, NULL };
 
     return sb_spec_add_mount(spec, &mount, error);
 }
@@ -393,7 +393,7 @@ START_TEST(mounts_are_checked)
     for (size_t i = 0; i < SB_ELEMENTS(good_targets); i++)
         accepted(mount_of(SANDBOX_MOUNT_BIND, "/srv", good_targets[i], 0, 0, &error));
     refused(mount_of(-1, "/srv", "/in", 0, 0, &error), SANDBOX_EINVALID, "type");
-    refused(mount_of(3, "/srv", "/in", 0, 0, &error), SANDBOX_EINVALID, "type");
+    refused(mount_of(4, "/srv", "/in", 0, 0, &error), SANDBOX_EINVALID, "type");
     refused(mount_of(SANDBOX_MOUNT_BIND, "/srv", "/in", 2, 0, &error), SANDBOX_EINVALID, "flags");
     refused(mount_of(SANDBOX_MOUNT_BIND, "srv", "/in", 0, 0, &error), SANDBOX_EINVALID, "source");
     refused(mount_of(SANDBOX_MOUNT_BIND, NULL, "/in", 0, 0, &error), SANDBOX_EINVALID, "source");
@@ -422,10 +422,10 @@ static const struct {
     { "{\"env\":{}}", "env" }, { "{\"env\":[\"A\"]}", "env" }, { "{\"env\":[\"=x\"]}", "name" }, { "{\"env\":[{\"base64\":\"AA==\"}]}", "env" },
     { "{\"mounts\":{}}", "mounts" }, { "{\"mounts\":[1]}", "mounts" },
     { "{\"mounts\":[{\"type\":\"bind\",\"source\":\"/a\",\"target\":\"/b\",\"read_only\":true}]}", "mounts" },
-    { "{\"mounts\":[{\"type\":\"bind\",\"source\":\"/a\",\"target\":\"/b\",\"read_only\":true,\"max_bytes\":0,\"x\":0}]}", "mounts" },
-    { "{\"mounts\":[{\"type\":\"none\",\"source\":\"/a\",\"target\":\"/b\",\"read_only\":true,\"max_bytes\":0}]}", "type" },
-    { "{\"mounts\":[{\"type\":\"bind\",\"source\":\"/a\",\"target\":\"/../b\",\"read_only\":true,\"max_bytes\":0}]}", "target" },
-    { "{\"mounts\":[{\"type\":\"bind\",\"source\":\"/a\",\"target\":\"/b\",\"read_only\":1,\"max_bytes\":0}]}", "mounts" },
+    { "{\"mounts\":[{\"type\":\"bind\",\"source\":\"/a\",\"target\":\"/b\",\"read_only\":true,\"max_bytes\":0,\"owner\":\"\",\"x\":0}]}", "mounts" },
+    { "{\"mounts\":[{\"type\":\"none\",\"source\":\"/a\",\"target\":\"/b\",\"read_only\":true,\"max_bytes\":0,\"owner\":\"\"}]}", "type" },
+    { "{\"mounts\":[{\"type\":\"bind\",\"source\":\"/a\",\"target\":\"/../b\",\"read_only\":true,\"max_bytes\":0,\"owner\":\"\"}]}", "target" },
+    { "{\"mounts\":[{\"type\":\"bind\",\"source\":\"/a\",\"target\":\"/b\",\"read_only\":1,\"max_bytes\":0,\"owner\":\"\"}]}", "mounts" },
     { "{\"capabilities\":[\"EVERYTHING\"]}", "capability" }, { "{\"capabilities\":[7]}", "capability" }, { "{\"capabilities\":1}", "capabilities" },
     { "{\"fuse\":1}", "fuse" }, { "{\"read_only\":\"true\"}", "read_only" }, { "{\"lifetime\":\"eternal\"}", "lifetime" },
     { "{\"lifetime\":0}", "lifetime" }, { "{\"network\":\"host\"}", "network" }, { "{\"memory_max\":1}", "memory_max" },

@@ -2,7 +2,7 @@
  * create: a new id, a record of everything that will be made, then the making. The operation has two halves: what is quick is done
  * at once, the stage is then waited for by steps. Whatever fails, undoes all of it; whoever dies in between leaves a record without
  * a "run" document, which the next open undoes. With an idempotency key it begins with the question whose that is (claims.c). */
-#include "engine.h"
+#include "overlay.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,9 +41,10 @@ static int check_mounts(struct sb_engine *engine, const struct sandbox_spec *spe
 {
     for (size_t i = 0; i < spec->n_mounts; i++) {
         const struct sb_mount *m = &spec->mounts[i];
+        int folder_of_host = m->type == SANDBOX_MOUNT_BIND || m->type == SANDBOX_MOUNT_OVERLAY;
         struct stat st;
 
-        if (m->type == SANDBOX_MOUNT_BIND && stat(m->source, &st) < 0)
+        if (folder_of_host && stat(m->source, &st) < 0)
             return sb_fail(error,
                            SB_ARGS(errno == ENOENT ? SANDBOX_ENOTFOUND : sb_code_from_errno(errno), .sys_errno = errno,
                                    .phase = "mounts", .field = "mounts"),
@@ -53,6 +54,14 @@ static int check_mounts(struct sb_engine *engine, const struct sandbox_spec *spe
                            SB_ARGS(SANDBOX_EINVALID, .phase = "mounts", .field = "mounts",
                                    .hint = "only folders and regular files can be mounted"),
                            "the mount source %s is neither a folder nor a file", m->source);
+        if (m->type == SANDBOX_MOUNT_OVERLAY && !S_ISDIR(st.st_mode))
+            return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .phase = "mounts", .field = "mounts", .hint = "overlay its folder"),
+                           "the source of an overlay, %s, is not a folder", m->source);
+        if (m->owner && !sb_owner_possible(engine, m->owner))
+            return sb_fail(error,
+                           SB_ARGS(SANDBOX_EUNSUPPORTED, .phase = "mounts", .field = "owner",
+                                   .hint = "leave it out: the caller is 0:0 inside"),
+                           "only root can map the owner %s; this caller's only one is itself", m->owner);
         if (m->type == SANDBOX_MOUNT_VOLUME && fstatat(engine->volumes, m->source, &st, AT_SYMLINK_NOFOLLOW) < 0)
             return sb_fail(error,
                            SB_ARGS(SANDBOX_ENOTFOUND, .sys_errno = errno, .phase = "mounts", .field = "mounts",

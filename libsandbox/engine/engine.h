@@ -179,6 +179,8 @@ struct sb_launch {
     int kept;                 /* a keeper stands between: init's parent, which lives as long */
     struct sb_identity identity, keeper;
     int ready;
+    char id[SB_ID_SIZE];
+    json_t *overlays; /* what came of them; NULL: there are none */
 };
 /* Makes cgroups, folders, socket and plan, starts the stage. */
 int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct sb_launch *ret, struct sandbox_error **error);

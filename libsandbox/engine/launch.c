@@ -2,6 +2,7 @@
  * From a record to a live init: makes what the record intended, writes the plan, starts the stage, and listens to what it says.
  * Nothing here runs in a copy of the host program, and init ends by itself when the commit doesn't come. */
 #include "engine.h"
+#include "overlay.h"
 #include "plan-build.h"
 #include "scope.h"
 
@@ -233,12 +234,15 @@ int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct s
     SB_CLOSE int report = -1;
     int r;
 
+    memcpy(launch.id, record->id, SB_ID_SIZE);
     sb_children_reap(engine);
     r = make_early(&launch, record, &early, error);
     if (!r)
         r = start_program(engine, &launch, record, &early, &report, error);
     if (!r)
         r = make_upper(record, error);
+    if (!r)
+        r = sb_overlays_make(record, error);
     if (!r)
         r = bind_socket(record, early.listen, error);
     if (!r && report >= 0 && sb_scope_await(&engine->cgroups, record->id, report, error))
@@ -375,6 +379,10 @@ int sb_launch_step(struct sb_launch *launch, struct sandbox_error **error)
             if (launch->init >= 0)
                 return 0;
             break;
+        case SB_CONTROL_OVERLAY:
+            sb_close(fd);
+            sb_overlays_note(&launch->overlays, &message);
+            break;
         case SB_CONTROL_FAILED:
             sb_close(fd);
             return stage_failed(&message, error);
@@ -388,7 +396,10 @@ int sb_launch_step(struct sb_launch *launch, struct sandbox_error **error)
 int sb_launch_commit(struct sb_launch *launch, struct sandbox_error **error)
 {
     struct sb_control commit = { .type = SB_CONTROL_COMMIT };
+    int r = sb_overlays_keep(launch->engine, launch->id, launch->overlays, error);
 
+    if (r)
+        return r;
     if (send(launch->control, &commit, sizeof commit, MSG_NOSIGNAL) < 0)
         return sb_fail_errno(error, errno, "stage", "init ended early");
     launch->control = sb_close(launch->control); /* what was sent stays to be read */
@@ -441,4 +452,6 @@ void sb_launch_clear(struct sb_launch *launch)
     launch->init = sb_close(launch->init);
     launch->stage = sb_close(launch->stage);
     launch->epoll = sb_close(launch->epoll);
+    json_decref(launch->overlays);
+    launch->overlays = NULL;
 }

@@ -14,8 +14,10 @@
 #include <errors.h>
 #include <fs.h>
 #include <json.h>
+#include <rules.h>
 
 #include "filter-programs.h"
+#include "overlay.h"
 
 enum { DEFAULT_PIDS = 4096 };
 #define SHM_BYTES (64ll << 20)
@@ -80,15 +82,51 @@ static int add_host_mount(void *data, const char *path)
     return add_mount(data, SB_PLAN_MOUNT_BIND, SB_PLAN_MOUNT_READ_ONLY, path, path, 0);
 }
 
-static int add_spec_mount(struct builder *b, const struct sb_record *record, const struct sb_mount *m)
+/* Of the mount that was added last. */
+static void set_owner(struct builder *b, const char *owner)
 {
+    struct sb_plan_mount *m = &b->plan->mounts[b->plan->n_mounts - 1];
+
+    if (sb_parse_owner(owner, &m->owner_uid, &m->owner_gid)) /* the spec's rules have seen it */
+        b->failed = 1;
+    m->flags |= SB_PLAN_MOUNT_IDMAP;
+}
+
+static int add_overlay(struct builder *b, const struct sb_record *record, size_t i)
+{
+    const struct sb_mount *m = &record->spec->mounts[i];
+    char path[256];
+    uint32_t at;
+    int r = add_mount(b, SB_PLAN_MOUNT_OVERLAY, 0, m->source, m->target, 0);
+
+    if (r)
+        return r;
+    sb_overlay_place(record, i, path, sizeof path);
+    at = add_string(b, path);
+    if (b->failed)
+        return -ENOMEM;
+    b->plan->mounts[b->plan->n_mounts - 1].upper = at;
+    b->plan->mounts[b->plan->n_mounts - 1].number = (uint32_t)i;
+    set_owner(b, m->owner ? m->owner : "0:0");
+    return 0;
+}
+
+static int add_spec_mount(struct builder *b, const struct sb_record *record, size_t i)
+{
+    const struct sb_mount *m = &record->spec->mounts[i];
     uint32_t flags = m->flags & SANDBOX_MOUNT_READ_ONLY ? SB_PLAN_MOUNT_READ_ONLY : 0;
     int64_t bytes = m->max_bytes;
     char path[256];
+    int r;
 
     switch (m->type) {
     case SANDBOX_MOUNT_BIND:
-        return add_mount(b, SB_PLAN_MOUNT_BIND, flags, m->source, m->target, 0);
+        r = add_mount(b, SB_PLAN_MOUNT_BIND, flags, m->source, m->target, 0);
+        if (!r && m->owner)
+            set_owner(b, m->owner);
+        return r;
+    case SANDBOX_MOUNT_OVERLAY:
+        return add_overlay(b, record, i);
     case SANDBOX_MOUNT_VOLUME:
         snprintf(path, sizeof path, "volumes/%s/data", m->source);
         flags |= SB_PLAN_MOUNT_BELOW_ROOT | (record->map.privilege == SB_PRIVILEGE_ROOT ? SB_PLAN_MOUNT_IDMAP : 0);
@@ -107,7 +145,7 @@ static int add_mounts(struct builder *b, const struct sb_record *record)
     if (!strcmp(record->spec->image, "host"))
         r = sb_hostimage_mounts(add_host_mount, b);
     for (size_t i = 0; i < record->spec->n_mounts && !r; i++)
-        r = add_spec_mount(b, record, &record->spec->mounts[i]);
+        r = add_spec_mount(b, record, i);
     return r;
 }
 

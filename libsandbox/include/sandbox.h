@@ -213,7 +213,10 @@ enum sandbox_mount_type {
     SANDBOX_MOUNT_BIND = 0,   /**< a folder or file of the host; source is its absolute path. What else is mounted below it stays
                                    out. Ids are the host's: as root's sandbox, what others may do with it; as a user's, the user. */
     SANDBOX_MOUNT_VOLUME = 1, /**< a volume; source is its name */
-    SANDBOX_MOUNT_TMPFS = 2   /**< an empty memory file system; source is NULL */
+    SANDBOX_MOUNT_TMPFS = 2,  /**< an empty memory file system; source is NULL */
+    SANDBOX_MOUNT_OVERLAY = 3 /**< a folder of the host that can be written to inside and never changes: what is written goes into a
+                                   layer of the sandbox's own, which goes with it. source is its absolute path. What else is mounted
+                                   below it stays out. See sandbox_mount_diff(), _usage() and _reset(). */
 };
 #define SANDBOX_MOUNT_READ_ONLY (1u << 0)
 
@@ -224,8 +227,13 @@ struct sandbox_mount_options {
     const char *target; /**< absolute path inside, without ".." */
     unsigned int flags; /**< SANDBOX_MOUNT_… */
     int64_t max_bytes;  /**< tmpfs: its size, 4096 or more; 0: a quarter of the memory limit or 64 MiB */
+    const char *owner;  /**< bind, overlay: "UID:GID", the ids on the host that are 0:0 inside. "0:0": all ids are the same inside and
+                             on disk. Another: host's 0 and what has that owner's number inside have no counterpart, so that nothing
+                             inside makes a file of the host's root. NULL: a bind as said at its type, an overlay as "0:0". Where
+                             the caller isn't root the only owner is the caller, and is anyhow 0:0. EUNSUPPORTED at create where
+                             the file system can't map ids. */
 };
-#define SANDBOX_MOUNT_OPTIONS_INIT { sizeof(struct sandbox_mount_options), 0, NULL, NULL, 0, 0 }
+#define SANDBOX_MOUNT_OPTIONS_INIT { sizeof(struct sandbox_mount_options), 0, NULL, NULL, 0, 0, NULL }
 
 /**
  * A new, empty spec: image "host", no daemon, no limits but the default of 4,096 processes, network none, lifetime owned.

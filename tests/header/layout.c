@@ -27,7 +27,8 @@ AT(sandbox_mount_options, source, 16);
 AT(sandbox_mount_options, target, 24);
 AT(sandbox_mount_options, flags, 32);
 AT(sandbox_mount_options, max_bytes, 40);
-SIZE(sandbox_mount_options, 48);
+AT(sandbox_mount_options, owner, 48);
+SIZE(sandbox_mount_options, 56);
 
 AT(sandbox_list_options, size, 0);
 AT(sandbox_list_options, name_prefix, 8);

@@ -48,7 +48,7 @@ static const struct option options[] = {
     { "timeout", "TIME", NUMBER, AT(timeout_ms), value_duration, 1, "a number with ms, s, m or h; seconds without",
       FOR_RUN | FOR_EXEC, "kill the command and its descendants after this time; status 124" },
     { "mount", "SPEC", LIST, AT(mounts), NULL, 0, NULL, FOR_RUN | FOR_CREATE,
-      "type=bind|volume|tmpfs[,source=S],target=T[,ro][,size=SIZE]" },
+      "type=bind|overlay|volume|tmpfs[,source=S],target=T[,ro][,owner=UID:GID][,size=SIZE]" },
     { "cap", "NAME", LIST, AT(capabilities), NULL, 0, NULL, FOR_CREATE, "capability for the daemon, such as SYS_ADMIN" },
     { "fuse", NULL, FLAG, AT(fuse), NULL, 0, NULL, FOR_RUN | FOR_CREATE, "a /dev/fuse of its own" },
     { "read-only", NULL, FLAG, AT(read_only), NULL, 0, NULL, FOR_RUN | FOR_CREATE, "root file system read-only" },

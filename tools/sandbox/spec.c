@@ -10,7 +10,7 @@
 
 static int fail_mount(struct tool *tool, const char *text, const char *problem)
 {
-    static const char hint[] = "such as type=bind,source=/src,target=/dst,ro or type=tmpfs,target=/dst,size=64M";
+    static const char hint[] = "such as type=bind,source=/src,target=/dst,ro or type=overlay,source=/src,target=/dst";
 
     return report(tool, SANDBOX_EINVALID, "mount", hint, "mount \"%s\": %s", text, problem);
 }
@@ -21,6 +21,7 @@ static int read_mount_type(const char *value, int *ret_type)
         [SANDBOX_MOUNT_BIND] = "bind",
         [SANDBOX_MOUNT_VOLUME] = "volume",
         [SANDBOX_MOUNT_TMPFS] = "tmpfs",
+        [SANDBOX_MOUNT_OVERLAY] = "overlay",
     };
 
     for (size_t i = 0; i < TOOL_ELEMENTS(names); i++)
@@ -44,15 +45,17 @@ static const char *read_mount_part(char *part, struct sandbox_mount_options *mou
     }
     *value++ = 0;
     if (strcmp(part, "type") == 0)
-        return read_mount_type(value, ret_type) ? "type is bind, volume or tmpfs" : NULL;
+        return read_mount_type(value, ret_type) ? "type is bind, overlay, volume or tmpfs" : NULL;
     if (strcmp(part, "source") == 0)
         mount->source = value;
     else if (strcmp(part, "target") == 0)
         mount->target = value;
     else if (strcmp(part, "size") == 0)
         return value_size(value, &mount->max_bytes) ? "size is a number with K, M, G or T" : NULL;
+    else if (strcmp(part, "owner") == 0)
+        mount->owner = value;
     else
-        return "it has type, source, target, ro and size";
+        return "it has type, source, target, owner, ro and size";
     return NULL;
 }
 
@@ -72,8 +75,8 @@ static int add_mount(struct tool *tool, struct sandbox_spec *spec, const char *t
             return fail_mount(tool, text, problem);
     }
     if (type < 0)
-        return fail_mount(tool, text, "it needs type=bind, volume or tmpfs");
-    if (type == SANDBOX_MOUNT_BIND && mount.source && mount.source[0] != '/') {
+        return fail_mount(tool, text, "it needs type=bind, overlay, volume or tmpfs");
+    if ((type == SANDBOX_MOUNT_BIND || type == SANDBOX_MOUNT_OVERLAY) && mount.source && mount.source[0] != '/') {
         /* the library has no current folder; a person at a shell has */
         absolute = realpath(mount.source, NULL);
         if (!absolute)

@@ -50,7 +50,7 @@ enum sb_plan_flags {
     SB_PLAN_VOLATILE = 1 << 4, /* the upper needn't survive a power cut */
 };
 
-enum sb_plan_mount_type { SB_PLAN_MOUNT_BIND = 0, SB_PLAN_MOUNT_TMPFS = 1 };
+enum sb_plan_mount_type { SB_PLAN_MOUNT_BIND = 0, SB_PLAN_MOUNT_TMPFS = 1, SB_PLAN_MOUNT_OVERLAY = 2 };
 
 /* The id inside, user and group, that init alone has: the last of the map where there is more than one. */
 #define SB_PLAN_INIT_ID(plan) ((plan)->map.count > 2 ? (plan)->map.count - 1 : 0)
@@ -67,6 +67,8 @@ enum sb_plan_mount_flags {
 struct sb_plan_mount {
     uint32_t type, flags;
     uint32_t source, target; /* strings */
+    uint32_t upper, number;  /* overlay: string, below the state root, the folder that upper and work are in; its number in the spec */
+    uint32_t owner_uid, owner_gid; /* IDMAP: these on disk are 0:0 inside */
     uint64_t max_bytes;      /* tmpfs */
 };
 
@@ -95,14 +97,14 @@ struct sb_plan {
 /* Descriptors that come with BEGIN where the plan has SB_PLAN_CGROUP: top, exec, daemon. The plan is complete and sealed then. */
 #define SB_BEGIN_CGROUPS 3
 
-enum sb_control_type { SB_CONTROL_BEGIN = 1, SB_CONTROL_CLONED, SB_CONTROL_READY, SB_CONTROL_FAILED, SB_CONTROL_COMMIT };
+enum sb_control_type { SB_CONTROL_BEGIN = 1, SB_CONTROL_CLONED, SB_CONTROL_READY, SB_CONTROL_FAILED, SB_CONTROL_COMMIT, SB_CONTROL_OVERLAY };
 
 struct sb_control {
     uint32_t type;
     int32_t pid;       /* CLONED: of init, in the sender's pid namespace; its pidfd comes along */
     int32_t sys_errno; /* FAILED */
-    char phase[24];    /* FAILED: such as "overlay" */
-    char detail[228];  /* FAILED: for people */
+    char phase[24];    /* FAILED: such as "overlay"; OVERLAY: its kind, its mount's number in pid */
+    char detail[228];  /* FAILED: for people; OVERLAY: the reason */
 };
 
 /* ---- init's socket: a connection carries one request and its answers ---- */
