@@ -510,6 +510,41 @@ def test_documents_are_json(tool):
     assert tool.good('--json', 'rm', identity).json == {'ids': [identity]}
 
 
+def test_logs_wait_attach(tool):
+    tool.good('create', '--name', 'talker', '--log-max', '1M', '--', 'sh', '-c',
+              'echo one; sleep .1; printf "\\377two" >&2; sleep .1; echo three; exit 4')
+    tool.fails('wait', 'talker')
+    tool.good('start', 'talker')
+    follow = tool.good('logs', '-f', 'talker', raw=True)
+    assert (follow.out, follow.err) == (b'one\nthree\n', b'\xfftwo'), follow
+    assert tool.good('wait', 'talker').out == '4\n'
+    assert tool.good('--json', 'wait', 'talker').json == {'code': 4}
+    assert tool.good('wait', '--log', 'three', '--timeout', '10', 'talker').out == ''
+    assert 'three' in tool.fails('wait', '--log', 'four', '--timeout', '10', 'talker').err
+    assert tool.good('logs', '--stdout', '--tail', '1', 'talker').out == 'three\n'
+    assert tool.good('logs', '--stdout', '--since', '1h', 'talker').out == 'one\nthree\n'
+    assert tool.good('logs', '--stdout', '--until', '2026-01-01T00:00:00Z', 'talker').out == ''
+    stamped = tool.good('logs', '--stdout', '--timestamps', 'talker').out.splitlines()
+    assert [re.sub(r'^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ', '', line) for line in stamped] == ['one', 'three'], stamped
+    lines = [json.loads(line) for line in tool.good('--json', 'logs', 'talker').out.splitlines()]
+    assert [line['kind'] for line in lines] == ['started', 'output', 'output', 'output', 'ended'], lines
+    assert lines[2]['data'] == {'base64': '/3R3bw=='} and lines[2]['stream'] == 'stderr' and lines[2]['position'] == 4, lines[2]
+    assert lines[4]['code'] == 4
+    silent = tool.good('exec', '--detach', 'talker', 'sh', '-c', 'sleep .2; exit 6').out.strip()
+    kept = tool.good('exec', '--detach', '--journal', '64K', 'talker', 'sh', '-c', 'echo out; echo err >&2; exit 7').out.strip()
+    assert re.fullmatch('[0-9a-f]{64}', silent)
+    tool.fails('attach', 'talker', silent, status=6)
+    attached = tool.fails('attach', 'talker', kept, status=7)
+    assert (attached.out, attached.err) == ('out\n', 'err\n')
+    tool.fails('exec', '--journal', '64K', 'talker', 'true')
+    tool.good('stop', 'talker')
+    tool.fails('attach', 'talker', silent, status=6)
+    assert tool.fails('attach', 'talker', kept, status=7).out == 'out\n'
+    assert tool.fails('--json', 'attach', 'talker', '0' * 64).error['code'] in ('ENOTFOUND', 'EINVAL')
+    assert tool.fails('--json', 'attach', 'talker', '1' * 64).error['code'] == 'ENOTFOUND'
+    tool.good('rm', 'talker')
+
+
 if __name__ == '__main__':
     with tempfile.TemporaryDirectory() as state:
         the_tool = Tool(os.path.abspath(sys.argv[1]), state)

@@ -5,6 +5,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 static int start_failed(struct tool *tool, struct sandbox_error *error)
@@ -19,7 +20,7 @@ static int start_failed(struct tool *tool, struct sandbox_error *error)
     return status;
 }
 
-static int status_of(struct tool *tool, const struct sandbox_exec_result *result)
+int attend_status(struct tool *tool, const struct sandbox_exec_result *result)
 {
     switch (result->kind) {
     case SANDBOX_EXEC_EXITED:
@@ -62,7 +63,7 @@ static int attend(struct tool *tool, struct sandbox_exec *exec, struct signals *
             forward(exec, signal, forwarded++);
         r = sandbox_exec_wait(exec, 0, &result, &error);
         if (r == 0)
-            return status_of(tool, &result);
+            return attend_status(tool, &result);
         if (r != SANDBOX_ETIMEDOUT)
             return report_error(tool, error);
         error = sandbox_error_unref(error);
@@ -80,11 +81,20 @@ int attend_exec(struct tool *tool, struct sandbox *sandbox, const struct argumen
     options.workdir = arguments->workdir;
     options.env = (const char *const *)env;
     options.deadline_ms = arguments->timeout_ms;
-    options.stdin_fd = 0;
-    options.stdout_fd = 1;
-    options.stderr_fd = 2;
-    if (sandbox_exec(sandbox, arguments->argv, &options, &exec, &error))
+    options.journal_max = arguments->journal_max;
+    if (!arguments->detach) {
+        options.stdin_fd = 0;
+        options.stdout_fd = 1;
+        options.stderr_fd = 2;
+    } else if (!arguments->journal_max) {
+        options.stdout_fd = options.stderr_fd = SANDBOX_STDIO_NULL;
+    }
+    if (arguments->journal_max && !arguments->detach)
+        status = report(tool, SANDBOX_EINVALID, "journal", "add --detach, and read it by: sandbox attach", "--journal is for --detach");
+    else if (sandbox_exec(sandbox, arguments->argv, &options, &exec, &error))
         status = start_failed(tool, error);
+    else if (arguments->detach)
+        status = printf(tool->json ? "{\"exec_id\":\"%s\"}\n" : "%s\n", sandbox_exec_get_id(exec)) < 0;
     else
         status = attend(tool, exec, signals);
     sandbox_exec_unref(exec);

@@ -65,6 +65,21 @@ static const struct option options[] = {
       "most bytes when unpacked (default: 64G)" },
     { "max-entries", "COUNT", NUMBER, AT(max_entries), value_count, 1, "a whole number", FOR_IMPORT,
       "most files in it (default: 4000000)" },
+    { "detach", NULL, FLAG, AT(detach), NULL, 0, NULL, FOR_EXEC, "print the command's id, and don't wait for it" },
+    { "journal", "SIZE", NUMBER, AT(journal_max), value_size, 8192, "bytes, 8K to 1G", FOR_EXEC,
+      "with --detach: keep so much of its output, for sandbox attach" },
+    { "log-max", "SIZE", NUMBER, AT(log_max), value_size, 8192, "bytes, 8K or more", FOR_CREATE,
+      "how much of the daemon's output is kept (default: 16M)" },
+    { "follow", NULL, FLAG, AT(follow), NULL, 0, NULL, FOR_LOGS, "go on with what comes, to the daemon's end; also -f" },
+    { "tail", "COUNT", NUMBER, AT(tail), value_count, 0, "a whole number", FOR_LOGS, "begin so many lines before the end" },
+    { "since", "TIME", NUMBER, AT(since_ms), value_moment, 1, "10m (ago) or 2026-11-30T21:00:00Z", FOR_LOGS, "only what came then or later" },
+    { "until", "TIME", NUMBER, AT(until_ms), value_moment, 1, "10m (ago) or 2026-11-30T21:00:00Z", FOR_LOGS, "only what came before" },
+    { "timestamps", NULL, FLAG, AT(timestamps), NULL, 0, NULL, FOR_LOGS | FOR_ATTACH, "when each line came, in front of it" },
+    { "stdout", NULL, FLAG, AT(only_stdout), NULL, 0, NULL, FOR_LOGS | FOR_WAIT, "only what it wrote to stdout" },
+    { "stderr", NULL, FLAG, AT(only_stderr), NULL, 0, NULL, FOR_LOGS | FOR_WAIT, "only what it wrote to stderr" },
+    { "log", "MARKER", TEXT, AT(marker), NULL, 0, NULL, FOR_WAIT, "wait until the daemon's output contains this" },
+    { "timeout", "TIME", NUMBER, AT(timeout_ms), value_duration, 1, "a number with ms, s, m or h; seconds without", FOR_WAIT,
+      "wait no longer; status 124" },
     { "host", "URI", GLOBAL_TEXT, offsetof(struct tool, uri), NULL, 0, NULL, FOR_ALL, "where sandboxes live (default: local:)" },
     { "root", "FOLDER", GLOBAL_TEXT, offsetof(struct tool, root), NULL, 0, NULL, FOR_ALL, "where local state is kept" },
     { "json", NULL, GLOBAL_FLAG, offsetof(struct tool, json), NULL, 0, NULL, FOR_ALL, "output and errors as JSON" },
@@ -143,7 +158,7 @@ static int store(struct tool *tool, struct arguments *arguments, const struct op
 /* Reads the option at argv[*index], with its value; *index moves past it. */
 static int parse_option(struct tool *tool, struct arguments *arguments, unsigned int group, int argc, char **argv, int *index)
 {
-    const char *word = strcmp(argv[*index], "-h") == 0 ? "--help" : argv[*index];
+    const char *word = strcmp(argv[*index], "-h") == 0 ? "--help" : strcmp(argv[*index], "-f") == 0 ? "--follow" : argv[*index];
     const char *text = word + 2;
     const struct option *o = word[1] == '-' ? find(text, group) : NULL;
     const char *equals = o ? strchr(text, '=') : NULL;
@@ -197,7 +212,7 @@ static int check_counts(struct tool *tool, const struct command *command, const 
 
 int options_parse(struct tool *tool, const struct command *command, int argc, char **argv, struct arguments *ret)
 {
-    struct arguments a = { .grace_ms = 10000, .signal = 9 };
+    struct arguments a = { .grace_ms = 10000, .signal = 9, .tail = -1 };
     const char ***const lists[] = { &a.labels, &a.env, &a.mounts, &a.capabilities, &a.operands, &a.argv };
     int i = 0, status = 0;
 

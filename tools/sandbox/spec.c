@@ -170,6 +170,8 @@ static int set_scalars(struct sandbox_spec *spec, const struct arguments *a, str
         r = sandbox_spec_set_pids_max(spec, a->pids_max, error);
     if (!r && a->cpu_max)
         r = sandbox_spec_set_cpu_max(spec, a->cpu_max, error);
+    if (!r && a->log_max)
+        r = sandbox_spec_set_log_max(spec, a->log_max, error);
     if (!r && a->fuse)
         r = sandbox_spec_set_fuse(spec, 1, error);
     if (!r && a->read_only)

@@ -34,6 +34,9 @@ struct arguments {
     int64_t signal, format;
     int64_t fuse, read_only, keep;
     int64_t until_gone;
+    const char *marker;
+    int64_t follow, tail, since_ms, until_ms, timestamps, only_stdout, only_stderr; /* times: milliseconds since 1970 */
+    int64_t log_max, journal_max, detach;
     const char **operands; /* NULL-terminated */
     size_t n_operands;
     const char **argv; /* the command to run, NULL-terminated */
@@ -49,6 +52,9 @@ enum {
     FOR_KILL = 1u << 5,
     FOR_IMPORT = 1u << 6,
     FOR_EVENTS = 1u << 16,
+    FOR_LOGS = 1u << 12,
+    FOR_WAIT = 1u << 13,
+    FOR_ATTACH = 1u << 14,
     FOR_ALL = ~0u,
 };
 
@@ -75,6 +81,9 @@ int command_rm(struct tool *tool, const struct arguments *arguments);
 int command_dial(struct tool *tool, const struct arguments *arguments);
 int command_forward(struct tool *tool, const struct arguments *arguments);
 int command_events(struct tool *tool, const struct arguments *arguments);
+int command_logs(struct tool *tool, const struct arguments *arguments);
+int command_wait(struct tool *tool, const struct arguments *arguments);
+int command_attach(struct tool *tool, const struct arguments *arguments);
 int command_image_import(struct tool *tool, const struct arguments *arguments);
 int command_image_ls(struct tool *tool, const struct arguments *arguments);
 int command_image_inspect(struct tool *tool, const struct arguments *arguments);
@@ -96,6 +105,7 @@ int value_size(const char *text, int64_t *ret);         /* "64M": bytes, K M G T
 int value_duration(const char *text, int64_t *ret);     /* "1.5s", "200ms", "2m", "1h", "10" (seconds): milliseconds */
 int value_thousandths(const char *text, int64_t *ret);  /* "1.5": 1500 */
 int value_count(const char *text, int64_t *ret);        /* decimal digits */
+int value_moment(const char *text, int64_t *ret);       /* "10m": so long ago, "2026-11-30T21:00:00Z": milliseconds since 1970 */
 int value_signal(const char *text, int64_t *ret);       /* "TERM", "SIGTERM", "15" */
 int value_image_format(const char *text, int64_t *ret); /* "auto folder tar oci docker" */
 
@@ -129,6 +139,8 @@ int op_drive(struct tool *tool, struct sandbox_op *op, struct signals *signals, 
 
 /* attend.c: runs a command with this process's own stdin, stdout and stderr, forwards signals; returns the exit status. */
 int attend_exec(struct tool *tool, struct sandbox *sandbox, const struct arguments *arguments, char **env, struct signals *signals);
+/* The exit status that stands for the way a command ended, with a message where a number says too little. */
+int attend_status(struct tool *tool, const struct sandbox_exec_result *result);
 
 /* report.c: messages on stderr, JSON with --json. Both return TOOL_EXIT_FAILED. */
 int report_error(struct tool *tool, struct sandbox_error *error); /* takes the reference */

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 /* Digits at *text as a number times `scale`, with up to three decimal places when scale is 1000. *text moves past them. */
 static int read_number(const char **text, int64_t scale, int64_t *ret)
@@ -91,6 +92,25 @@ int value_duration(const char *text, int64_t *ret)
             return 0;
         }
     return -1;
+}
+
+int value_moment(const char *text, int64_t *ret)
+{
+    struct timespec now;
+    struct tm tm = { 0 };
+    const char *end;
+    int64_t ago;
+
+    if (value_duration(text, &ago) == 0) {
+        clock_gettime(CLOCK_REALTIME, &now);
+        *ret = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 - ago;
+        return 0;
+    }
+    end = strptime(text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    if (!end || *end)
+        return -1;
+    *ret = (int64_t)timegm(&tm) * 1000;
+    return 0;
 }
 
 int value_signal(const char *text, int64_t *ret)
