@@ -61,6 +61,8 @@ static int attach(struct sb_engine *engine, const struct sb_record *record, cons
 
     if (exec_id && sb_exec_id_parse(exec_id, request.exec_id))
         return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "id"), "the exec's id is no id");
+    if (exec_id && strspn(exec_id, "0") == SANDBOX_ID_LENGTH) /* between us and init it means the daemon */
+        return not_found(exec_id, error);
     r = sb_link_open(engine, record->id, &x->exec.fd, &why);
     if (!r)
         r = sb_link_send(x->exec.fd, &request, NULL, NULL, 0, &why);
