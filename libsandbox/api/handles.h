@@ -40,6 +40,7 @@ int sb_host_new(struct sb_driver *driver, const char *uri, struct sandbox_host *
 /* A handle with a host reference of its own. */
 int sb_sandbox_new(struct sandbox_host *host, const char *id, struct sandbox **ret_sandbox, struct sandbox_error **error);
 /* Takes the document (also when it fails) after having checked it. */
+int sb_report_new(json_t *document, struct sandbox_report **ret_report, struct sandbox_error **error);
 int sb_image_new(json_t *document, struct sandbox_image **ret_image, struct sandbox_error **error);
 
 /* The end of every entry point: gives *failure an operation and a backend, then to the caller or away; returns r. An error

@@ -27,7 +27,7 @@ struct sandbox_op {
     int cancelled;
     struct sandbox_error *error;
     struct sb_driver *driver; /* results, taken from the driver's part as soon as it succeeded */
-    json_t *image;
+    json_t *image, *report;
     char id[SB_ID_SIZE];
 };
 
@@ -47,6 +47,10 @@ static int take_results(struct sandbox_op *op)
         op->image = SB_TAKE_PTR(op->op->image);
         if (!op->image)
             return sb_fail(&op->error, SB_ARGS(SANDBOX_EPROTOCOL), "the host gave no image");
+    } else if (!strcmp(op->operation, "doctor")) {
+        op->report = SB_TAKE_PTR(op->op->report);
+        if (!op->report)
+            return sb_fail(&op->error, SB_ARGS(SANDBOX_EPROTOCOL), "the host gave no report");
     }
     return 0;
 }
@@ -114,6 +118,7 @@ static void destroy(struct sandbox_op *op)
         pthread_mutex_destroy(&op->lock);
     }
     json_decref(op->image);
+    json_decref(op->report);
     sandbox_error_unref(op->error);
     sandbox_host_unref(op->host);
     free(op->uri);
@@ -366,6 +371,21 @@ int sandbox_op_take_image(struct sandbox_op *op, struct sandbox_image **ret_imag
     if (!r) {
         pthread_mutex_lock(&op->lock);
         r = op->image ? sb_image_new(SB_TAKE_PTR(op->image), ret_image, &failure) : fail_take(op, "image", &failure);
+        pthread_mutex_unlock(&op->lock);
+    }
+    return sb_leave(r, &failure, error, "take", op ? op->host : NULL);
+}
+
+int sandbox_op_take_report(struct sandbox_op *op, struct sandbox_report **ret_report, struct sandbox_error **error)
+{
+    struct sandbox_error *failure = NULL;
+    int r = check(op, &failure);
+
+    if (!r && !ret_report)
+        r = sb_fail_null(&failure, "ret_report");
+    if (!r) {
+        pthread_mutex_lock(&op->lock);
+        r = op->report ? sb_report_new(SB_TAKE_PTR(op->report), ret_report, &failure) : fail_take(op, "report", &failure);
         pthread_mutex_unlock(&op->lock);
     }
     return sb_leave(r, &failure, error, "take", op ? op->host : NULL);

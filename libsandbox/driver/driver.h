@@ -14,6 +14,7 @@
  *            "daemon": {"state": "none created running exited", "code", "signal"}, "isolation": {name: {"level", "why"}},
  *            "mounts": [the spec's; an overlay's with "overlay": {"kind": "kernel copy", "reason"}], …}
  *  image:   {"digest", "config_digest", "names": [], "bytes", "architecture", "created", "layers": [diff ids], "config": {…}}
+ *  report:  {"host": {…}, "entries": [{"feature", "level" ("enforced wrapped advisory impossible"), "probe", "cause", "remedy"}]}
  *  volume:  {"name", "path", "created_ms"}
  *  event:   {"type" ("created started daemon-exited exec-started exec-exited stopped failed deleted overrun"), "id", "name", "time_ms",
  *            "attributes": {"exec" (""), "kind", "code", "signal", "cause", "lost", as the type has them}}
@@ -50,6 +51,7 @@ struct sb_op {
     /* results, by kind */
     char id[SB_ID_SIZE];       /* create */
     json_t *image;             /* import: owned reference */
+    json_t *report;            /* doctor: owned reference */
     struct sb_driver *driver;  /* host open */
 };
 
@@ -189,6 +191,7 @@ struct sb_driver_ops {
                 struct sandbox_error **error);
     int (*folder_open)(struct sb_driver *driver, const char *id, const char *path, int64_t timeout_ms, struct sb_folder **ret_folder,
                        struct sandbox_error **error);
+    int (*doctor)(struct sb_driver *driver, struct sb_op **ret_op, struct sandbox_error **error);
     /* NULL where a host cannot: api/ then fails with EUNSUPPORTED naming the call and the backend. Any slot may be NULL. */
 };
 

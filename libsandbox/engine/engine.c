@@ -101,6 +101,7 @@ static const struct sb_driver_ops driver_ops = {
     .volume_remove = sb_engine_volume_remove,
     .file = sb_engine_file,
     .folder_open = sb_engine_folder_open,
+    .doctor = sb_engine_doctor,
 };
 
 /* Root: /var/lib/libsandbox; a user: by the account's home, from the machine's own file. No environment variable is read. */

@@ -246,7 +246,7 @@ int sb_engine_open_sandbox(struct sb_driver *driver, const char *id, struct sand
 
 /* ---- inspect.c: documents of driver.h ---- */
 struct sb_isolations {
-    json_t *made[12];
+    json_t *made[24];
 };
 /* `status` is what init answered; NULL: it did not. */
 json_t *sb_inspect_document(struct sb_engine *engine, const struct sb_record *record, const struct sb_reply *status,
@@ -254,6 +254,9 @@ json_t *sb_inspect_document(struct sb_engine *engine, const struct sb_record *re
 void sb_isolations_clear(struct sb_isolations *isolations);
 json_t *sb_inspect_damaged(const char *id);
 int sb_inspect_one(struct sb_engine *engine, const char *id, json_t **ret_json, struct sandbox_error **error);
+
+/* ---- doctor.c ---- */
+int sb_engine_doctor(struct sb_driver *driver, struct sb_op **ret_op, struct sandbox_error **error);
 
 /* ---- remove.c ---- */
 /* Undoes everything that a record intended, whose processes are gone: cgroups, name, folder, range. Restartable. 1: more is left to

@@ -140,6 +140,9 @@ static json_t *isolation(const struct sb_engine *engine, const struct sb_record 
     json_object_set_new(j, "seccomp", fact("enforced", "a filter each for commands and daemon"));
     json_object_set_new(j, "capabilities", fact("enforced", "commands have none"));
     json_object_set_new(j, "network", fact("enforced", "loopback only"));
+    if (spec->fuse)
+        json_object_set_new(j, "fuse", root ? fact("enforced", "a node of its own, for the daemon alone")
+                                            : fact("wrapped", "the machine's node: commands may open it, but can't mount by it"));
     json_object_set_new(
         j, "pids", pids ? fact("enforced", "by a cgroup") : fact("wrapped", "by RLIMIT_NPROC in the sandbox's user namespace"));
     json_object_set_new(j, "memory",
@@ -152,7 +155,8 @@ static json_t *isolation(const struct sb_engine *engine, const struct sb_record 
 /* Most sandboxes of a host have the same report: new references to one document. */
 static json_t *shared_isolation(const struct sb_engine *engine, const struct sb_record *record, struct sb_isolations *isolations)
 {
-    size_t kind = record->map.privilege % 3 * 4 + (record->spec->pids_max != 0) * 2 + (record->spec->memory_max != 0);
+    size_t kind = record->map.privilege % 3 * 8 + (record->spec->fuse != 0) * 4 + (record->spec->pids_max != 0) * 2 +
+                  (record->spec->memory_max != 0);
 
     if (!isolations->made[kind])
         isolations->made[kind] = isolation(engine, record);

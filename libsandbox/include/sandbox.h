@@ -66,6 +66,7 @@ struct sandbox_volume_list;
 struct sandbox_log;     /**< output that was kept, being read */
 struct sandbox_events;  /**< a watch over sandboxes */
 struct sandbox_event;   /**< something that happened to one */
+struct sandbox_report;  /**< what a host can enforce: sandbox_host_doctor() */
 struct sandbox_forward; /**< a listener on 127.0.0.1 that leads to a sandbox's port */
 
 /** What a failed call returns. The values are part of the ABI. */
@@ -197,6 +198,42 @@ SANDBOX_API int sandbox_host_close(struct sandbox_host *host, struct sandbox_err
 /** The URI it was opened by, and the backend's name. Since 0.1. */
 SANDBOX_API const char *sandbox_host_get_uri(const struct sandbox_host *host);
 SANDBOX_API const char *sandbox_host_get_backend(const struct sandbox_host *host);
+
+/* ------------------------------------------------------------------------------------------------- doctor ---- */
+
+/** How strong a promise is on a host. */
+enum sandbox_level {
+    SANDBOX_LEVEL_ENFORCED = 1,  /**< by the kernel, against everything inside */
+    SANDBOX_LEVEL_WRAPPED = 2,   /**< by a weaker means; the cause says by which */
+    SANDBOX_LEVEL_ADVISORY = 3,  /**< not against everything inside */
+    SANDBOX_LEVEL_IMPOSSIBLE = 4 /**< not here: what needs it fails, and says so */
+};
+
+/**
+ * Finds out what a host can enforce, by making small sandboxes and trying it in them: user namespace, id range, mounts, seccomp,
+ * capabilities, network, limits, FUSE, overlay, the state root's file system, what the kernel has. One pass of a few seconds, once each; nothing
+ * is left. What is not enforced is told with its cause and a remedy: that is no error. EUNSUPPORTED on hosts that can't be asked. The
+ * caller owns the report. Since 0.1.
+ */
+SANDBOX_API int sandbox_host_doctor(struct sandbox_host *host, int64_t timeout_ms, struct sandbox_report **ret_report,
+                                    struct sandbox_error **error);
+/** The same as an operation; sandbox_op_take_report() gives the report. Since 0.1. */
+SANDBOX_API int sandbox_host_doctor_begin(struct sandbox_host *host, struct sandbox_op **ret_op, struct sandbox_error **error);
+SANDBOX_API int sandbox_op_take_report(struct sandbox_op *op, struct sandbox_report **ret_report, struct sandbox_error **error);
+SANDBOX_API struct sandbox_report *sandbox_report_unref(struct sandbox_report *report);
+/** Number of features looked at. Since 0.1. */
+SANDBOX_API size_t sandbox_report_get_count(const struct sandbox_report *report);
+/** Of the feature at an index: its name, such as "memory"; NULL above the count. Names stay what they are. Since 0.1. */
+SANDBOX_API const char *sandbox_report_get_feature(const struct sandbox_report *report, size_t index);
+/** enum sandbox_level; EINVALID above the count. Since 0.1. */
+SANDBOX_API int sandbox_report_get_level(const struct sandbox_report *report, size_t index);
+/** What was tried, and what was seen. Since 0.1. */
+SANDBOX_API const char *sandbox_report_get_probe(const struct sandbox_report *report, size_t index);
+/** Why it isn't enforced, and what to do about it; "" for what is. Since 0.1. */
+SANDBOX_API const char *sandbox_report_get_cause(const struct sandbox_report *report, size_t index);
+SANDBOX_API const char *sandbox_report_get_remedy(const struct sandbox_report *report, size_t index);
+/** {"host": {…}, "entries": [{"feature", "level", "probe", "cause", "remedy"}]}. Since 0.1. */
+SANDBOX_API const char *sandbox_report_get_json(const struct sandbox_report *report);
 
 /* -------------------------------------------------------------------------------------------------- specs ---- */
 
