@@ -5,7 +5,8 @@
  *   sbtest    uid 4711 with the subordinate ids 200000 … 265535,
  *   sbtest2   uid 4712 without any.
  * passwd, group, subuid and subgid are copies bound over the machine's in this namespace alone, so that newuidmap and NSS
- * see the users and the machine's own files stay as they were. HOME and TMPDIR are new, empty folders owned by the user;
+ * see the users and the machine's own files stay as they were. So is /dev/fuse, by a node that everybody may open, as udev
+ * makes it on any distribution. HOME and TMPDIR are new, empty folders owned by the user;
  * what the command leaves in them is left, for the leak oracle to find. Exit status: the command's. Who isn't root can be nobody
  * else: sbtest is then the user itself, the others are skipped (77). */
 #include <errno.h>
@@ -19,6 +20,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -87,6 +89,24 @@ static int bind_copy(size_t index)
     return 0;
 }
 
+/* A machine without udev has the kernel's own node, which is root's alone. */
+static int bind_fuse(void)
+{
+    char path[2100], node[2200];
+
+    if (access("/dev/fuse", F_OK) < 0)
+        return 0;
+    snprintf(path, sizeof path, "%s/dev", folder);
+    snprintf(node, sizeof node, "%s/fuse", path);
+    if (mkdir(path, 0755) < 0 || mount("dev", path, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=0755,size=64k") < 0)
+        return fail("a folder for /dev/fuse");
+    if (mknod(node, S_IFCHR, makedev(10, 229)) < 0 || chmod(node, 0666) < 0 || mount(node, "/dev/fuse", NULL, MS_BIND, NULL) < 0)
+        return fail("bind over /dev/fuse");
+    if (umount2(path, MNT_DETACH) < 0 || rmdir(path) < 0)
+        return fail(path);
+    return 0;
+}
+
 static void clean_up(const struct account *a)
 {
     char path[4096];
@@ -99,6 +119,7 @@ static void clean_up(const struct account *a)
         snprintf(path, sizeof path, "%s/%s", folder, files[i]);
         unlink(path);
     }
+    umount2("/dev/fuse", MNT_DETACH);
     snprintf(path, sizeof path, "%s/home-%s/tmp", folder, a->name);
     rmdir(path);
     snprintf(path, sizeof path, "%s/home-%s", folder, a->name);
@@ -141,6 +162,8 @@ static int prepare(const struct account *a, char *home, size_t size)
         if (r != 0)
             return r;
     }
+    if (bind_fuse() != 0)
+        return 125;
     return make_home(a, home, size);
 }
 
