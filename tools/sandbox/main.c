@@ -37,6 +37,8 @@ static const struct command commands[] = {
     { "volume create", "NAME", "make a volume", 0, 1, 1, -1, command_volume_create },
     { "volume ls", "", "list volumes", 0, 0, 0, -1, command_volume_ls },
     { "volume rm", "NAME…", "remove volumes with their data", 0, 1, -1, -1, command_volume_rm },
+    { "doctor", "", "what this host can enforce, by trying it; status 1 when something is impossible", 0, 0, 0, -1, command_doctor },
+    { "contract", "[URI]", "try what every host must do, a line for each promise", FOR_CONTRACT, 0, 1, -1, command_contract },
     { "version", "", "print the version", 0, 0, 0, -1, command_version },
 };
 

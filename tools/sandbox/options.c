@@ -80,6 +80,8 @@ static const struct option options[] = {
     { "log", "MARKER", TEXT, AT(marker), NULL, 0, NULL, FOR_WAIT, "wait until the daemon's output contains this" },
     { "timeout", "TIME", NUMBER, AT(timeout_ms), value_duration, 1, "a number with ms, s, m or h; seconds without", FOR_WAIT,
       "wait no longer; status 124" },
+    { "only", "ROWS", TEXT, AT(only), NULL, 0, NULL, FOR_CONTRACT, "only rows that begin so, such as B3,F20" },
+    { "image", "IMAGE", TEXT, AT(image), NULL, 0, NULL, FOR_CONTRACT, "image of the sandboxes, with a shell (default: host)" },
     { "host", "URI", GLOBAL_TEXT, offsetof(struct tool, uri), NULL, 0, NULL, FOR_ALL, "where sandboxes live (default: local:)" },
     { "root", "FOLDER", GLOBAL_TEXT, offsetof(struct tool, root), NULL, 0, NULL, FOR_ALL, "where local state is kept" },
     { "json", NULL, GLOBAL_FLAG, offsetof(struct tool, json), NULL, 0, NULL, FOR_ALL, "output and errors as JSON" },

@@ -29,6 +29,7 @@ struct tool {
 /* All values that options can set; which of them a command takes is said in the table of options.c. */
 struct arguments {
     const char *image, *name, *user, *workdir, *hostname, *digest, *select, *key;
+    const char *only; /* contract */
     const char **labels, **env, **mounts, **capabilities; /* NULL-terminated */
     int64_t memory_max, pids_max, cpu_max, timeout_ms, grace_ms, max_bytes, max_entries;
     int64_t signal, format;
@@ -55,6 +56,7 @@ enum {
     FOR_LOGS = 1u << 12,
     FOR_WAIT = 1u << 13,
     FOR_ATTACH = 1u << 14,
+    FOR_CONTRACT = 1u << 24,
     FOR_ALL = ~0u,
 };
 
@@ -91,6 +93,8 @@ int command_image_rm(struct tool *tool, const struct arguments *arguments);
 int command_volume_create(struct tool *tool, const struct arguments *arguments);
 int command_volume_ls(struct tool *tool, const struct arguments *arguments);
 int command_volume_rm(struct tool *tool, const struct arguments *arguments);
+int command_doctor(struct tool *tool, const struct arguments *arguments);
+int command_contract(struct tool *tool, const struct arguments *arguments);
 int command_version(struct tool *tool, const struct arguments *arguments);
 
 /* options.c: reads options and operands of `command`. 0, or an exit status after the message was printed. */
