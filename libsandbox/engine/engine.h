@@ -152,6 +152,9 @@ int sb_link_send(int fd, const struct sb_request *request, const char *blob, con
 int sb_link_receive(int fd, int64_t timeout_ms, struct sb_reply *ret, int *ret_fd, struct sandbox_error **error);
 /* The same, and ECLOSED from the moment when close_fd is readable (-1: there is none). */
 int sb_link_await(int fd, int close_fd, int64_t timeout_ms, struct sb_reply *ret, int *ret_fd, struct sandbox_error **error);
+/* The descriptor that came with a message, -1: none. What came beside it is closed. */
+struct msghdr;
+int sb_message_fd(struct msghdr *msg);
 /* The error of a SB_REPLY_FAILED for a command. */
 int sb_link_start_error(const struct sb_reply *reply, const char *command, const char *user, const char *workdir, struct sandbox_error **error);
 /* argv, env ("K=V"), user, workdir as a blob. */

@@ -343,9 +343,7 @@ static int receive(struct sb_launch *launch, struct sb_control *message, int *re
     *ret_fd = -1;
     if (n < 0)
         return errno == EAGAIN ? 1 : -errno;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c))
-        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof *ret_fd))
-            memcpy(ret_fd, CMSG_DATA(c), sizeof *ret_fd);
+    *ret_fd = sb_message_fd(&msg);
     return n == (ssize_t)sizeof *message ? 0 : -EPROTO;
 }
 

@@ -101,6 +101,25 @@ int sb_link_send(int fd, const struct sb_request *request, const char *blob, con
     return 0;
 }
 
+/* The buffer for one descriptor has room for a second one, by its alignment. */
+int sb_message_fd(struct msghdr *msg)
+{
+    int first = -1, fd;
+
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t at = 0; at + sizeof fd <= c->cmsg_len - CMSG_LEN(0); at += sizeof fd) {
+            memcpy(&fd, CMSG_DATA(c) + at, sizeof fd);
+            if (first < 0)
+                first = fd;
+            else
+                sb_close(fd);
+        }
+    }
+    return first;
+}
+
 int sb_link_await(int fd, int close_fd, int64_t timeout_ms, struct sb_reply *ret, int *ret_fd, struct sandbox_error **error)
 {
     union {
@@ -108,7 +127,7 @@ int sb_link_await(int fd, int close_fd, int64_t timeout_ms, struct sb_reply *ret
         char space[CMSG_SPACE(sizeof(int))];
     } control;
     int64_t until = sb_deadline(timeout_ms);
-    int got = -1;
+    int got;
 
     for (;;) {
         struct iovec iov = { ret, sizeof *ret };
@@ -128,9 +147,7 @@ int sb_link_await(int fd, int close_fd, int64_t timeout_ms, struct sb_reply *ret
         }
         if (n <= 0)
             return sb_fail(error, SB_ARGS(SANDBOX_ELOST, .sys_errno = n < 0 ? errno : 0, .phase = "reply"), "the sandbox ended");
-        for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c))
-            if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof got))
-                memcpy(&got, CMSG_DATA(c), sizeof got);
+        got = sb_message_fd(&msg);
         if (n != (ssize_t)sizeof *ret || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
             sb_close(got);
             return sb_fail(error, SB_ARGS(SANDBOX_EPROTOCOL, .phase = "reply"),

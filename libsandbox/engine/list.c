@@ -118,7 +118,7 @@ static int add(struct listing *l, const char *id, struct sandbox_error **error)
     struct sandbox_error *why = NULL;
     int r = sb_known_load(l->engine, id, &a.record, &why), sys_errno = sandbox_error_get_errno(why);
 
-    sandbox_error_unref(why);
+    why = sandbox_error_unref(why);
     while ((sys_errno == EMFILE || sys_errno == ENFILE) && r && l->n) {
         sb_record_clear(&a.record);
         r = collect(l, error);
