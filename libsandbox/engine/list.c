@@ -102,34 +102,60 @@ static int ask(struct listing *l, struct asked *a, struct sandbox_error **error)
     return 0;
 }
 
+/* For want of descriptors or memory in this process: no fault of a sandbox's, and a list without it would be a lie. */
+static int is_short(const struct sandbox_error *why)
+{
+    int sys_errno = sandbox_error_get_errno(why);
+
+    return why && (sys_errno == EMFILE || sys_errno == ENFILE || sandbox_error_get_code(why) == SANDBOX_ENOMEM);
+}
+
+static int give_back(struct sandbox_error *why, struct sandbox_error **error)
+{
+    int r = sandbox_error_get_code(why);
+
+    if (error)
+        *error = sandbox_error_ref(why);
+    sandbox_error_unref(why);
+    return r;
+}
+
 static int add_unreadable(struct listing *l, const char *id, struct sandbox_error **error)
 {
+    struct sandbox_error *why = NULL;
     json_t *document;
+    int r;
 
-    /* with all the care that inspect takes: it may be one that is just being made, or was deleted in between */
-    if (!matches(l->options, NULL) || sb_inspect_one(l->engine, id, &document, NULL))
+    if (!matches(l->options, NULL))
         return 0;
-    return append(l, document, error);
+    /* with all the care that inspect takes: it may be one that is just being made, or was deleted in between */
+    r = sb_inspect_one(l->engine, id, &document, &why);
+    if (is_short(why))
+        return give_back(why, error);
+    sandbox_error_unref(why);
+    if (r == SANDBOX_ENOTFOUND)
+        return 0;
+    return append(l, r ? sb_inspect_damaged(id) : document, error);
 }
 
 static int add(struct listing *l, const char *id, struct sandbox_error **error)
 {
     struct asked a = { .record = SB_RECORD_INIT, .link = -1 };
     struct sandbox_error *why = NULL;
-    int r = sb_known_load(l->engine, id, &a.record, &why), sys_errno = sandbox_error_get_errno(why);
+    int r;
 
-    why = sandbox_error_unref(why);
-    while ((sys_errno == EMFILE || sys_errno == ENFILE) && r && l->n) {
+    while ((r = sb_known_load(l->engine, id, &a.record, &why)) && is_short(why) && l->n) { /* what came before gives its descriptors back */
+        why = sandbox_error_unref(why);
         sb_record_clear(&a.record);
         r = collect(l, error);
         if (r)
             return r;
-        r = sb_known_load(l->engine, id, &a.record, &why);
-        sys_errno = sandbox_error_get_errno(why);
-        why = sandbox_error_unref(why);
     }
     if (r) {
         sb_record_clear(&a.record);
+        if (is_short(why))
+            return give_back(why, error);
+        sandbox_error_unref(why);
         return add_unreadable(l, id, error);
     }
     if (matches(l->options, a.record.spec)) {

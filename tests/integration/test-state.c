@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -356,6 +357,45 @@ START_TEST(state_key_maker_stopped)
 }
 END_TEST
 
+/* A list is whole, or it says that it can't be: sandboxes that are left out for want of descriptors would be taken for gone. */
+START_TEST(state_list_short_of_descriptors)
+{
+    struct sandbox *sandboxes[4];
+    struct rlimit before, few;
+    int held[256], n;
+
+    for (size_t i = 0; i < 4; i++)
+        sandboxes[i] = create(detached(NULL));
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    for (int left = 0; left < 8; left++) {
+        struct sandbox_host *fresh = box_host(); /* has read no record yet */
+        struct sandbox_list *list = NULL;
+        int r;
+
+        few = before;
+        few.rlim_cur = 128;
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+        for (n = 0; n < 256 && (held[n] = fcntl(0, F_DUPFD_CLOEXEC, 0)) >= 0;)
+            n++;
+        for (int i = 0; i < left; i++)
+            close(held[--n]);
+        r = sandbox_host_list(fresh, NULL, &list, &error);
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+        while (n > 0)
+            close(held[--n]);
+        if (r)
+            sbtest_fails(r, SANDBOX_ELIMIT, &error);
+        else
+            ck_assert_uint_eq(sandbox_list_get_count(list), 4);
+        ck_assert_int_eq(r != 0, left < 2); /* the folder and one record, or one init, at a time */
+        sandbox_list_unref(list);
+        sandbox_host_unref(fresh);
+    }
+    for (size_t i = 0; i < 4; i++)
+        discard(sandboxes[i]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("integration-state");
@@ -368,6 +408,7 @@ int main(void)
     tcase_add_test(tc, state_key_maker_killed);
     tcase_add_test(tc, state_claims_of_a_dead_owner);
     tcase_add_test(tc, state_key_maker_stopped);
+    tcase_add_test(tc, state_list_short_of_descriptors);
     suite_add_tcase(suite, tc);
     return box_main(suite);
 }
