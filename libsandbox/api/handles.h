@@ -42,6 +42,7 @@ int sb_sandbox_new(struct sandbox_host *host, const char *id, struct sandbox **r
 /* Takes the document (also when it fails) after having checked it. */
 int sb_report_new(json_t *document, struct sandbox_report **ret_report, struct sandbox_error **error);
 int sb_image_new(json_t *document, struct sandbox_image **ret_image, struct sandbox_error **error);
+int sb_findings_new(json_t *findings, struct sandbox_findings **ret_findings, struct sandbox_error **error);
 
 /* The end of every entry point: gives *failure an operation and a backend, then to the caller or away; returns r. An error
  * that the caller's variable still held is overwritten, as the header says. host may be NULL. failure comes by address, so

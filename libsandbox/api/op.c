@@ -27,7 +27,7 @@ struct sandbox_op {
     int cancelled;
     struct sandbox_error *error;
     struct sb_driver *driver; /* results, taken from the driver's part as soon as it succeeded */
-    json_t *image, *report;
+    json_t *image, *report, *findings;
     char id[SB_ID_SIZE];
 };
 
@@ -51,6 +51,10 @@ static int take_results(struct sandbox_op *op)
         op->report = SB_TAKE_PTR(op->op->report);
         if (!op->report)
             return sb_fail(&op->error, SB_ARGS(SANDBOX_EPROTOCOL), "the host gave no report");
+    } else if (!strcmp(op->operation, "reconcile")) {
+        op->findings = SB_TAKE_PTR(op->op->findings);
+        if (!op->findings)
+            return sb_fail(&op->error, SB_ARGS(SANDBOX_EPROTOCOL), "the host gave no findings");
     }
     return 0;
 }
@@ -119,6 +123,7 @@ static void destroy(struct sandbox_op *op)
     }
     json_decref(op->image);
     json_decref(op->report);
+    json_decref(op->findings);
     sandbox_error_unref(op->error);
     sandbox_host_unref(op->host);
     free(op->uri);
@@ -135,8 +140,11 @@ static void discard(struct sb_op *op)
         poll(&(struct pollfd){ .fd = op->fd, .events = POLLIN }, 1, -1);
     if (r == 0 && op->driver)
         op->driver->ops->free(SB_TAKE_PTR(op->driver));
-    if (r == 0)
+    if (r == 0) {
         json_decref(SB_TAKE_PTR(op->image));
+        json_decref(SB_TAKE_PTR(op->findings));
+        json_decref(SB_TAKE_PTR(op->report));
+    }
     op->ops->free(op);
 }
 
@@ -386,6 +394,21 @@ int sandbox_op_take_report(struct sandbox_op *op, struct sandbox_report **ret_re
     if (!r) {
         pthread_mutex_lock(&op->lock);
         r = op->report ? sb_report_new(SB_TAKE_PTR(op->report), ret_report, &failure) : fail_take(op, "report", &failure);
+        pthread_mutex_unlock(&op->lock);
+    }
+    return sb_leave(r, &failure, error, "take", op ? op->host : NULL);
+}
+
+int sandbox_op_take_findings(struct sandbox_op *op, struct sandbox_findings **ret_findings, struct sandbox_error **error)
+{
+    struct sandbox_error *failure = NULL;
+    int r = check(op, &failure);
+
+    if (!r && !ret_findings)
+        r = sb_fail_null(&failure, "ret_findings");
+    if (!r) {
+        pthread_mutex_lock(&op->lock);
+        r = op->findings ? sb_findings_new(SB_TAKE_PTR(op->findings), ret_findings, &failure) : fail_take(op, "findings", &failure);
         pthread_mutex_unlock(&op->lock);
     }
     return sb_leave(r, &failure, error, "take", op ? op->host : NULL);

@@ -52,6 +52,7 @@ struct sb_op {
     char id[SB_ID_SIZE];       /* create */
     json_t *image;             /* import: owned reference */
     json_t *report;            /* doctor: owned reference */
+    json_t *findings;          /* reconcile: owned reference; an array of {"kind", "name", "why", "action"} */
     struct sb_driver *driver;  /* host open */
 };
 
@@ -162,6 +163,8 @@ struct sb_driver_ops {
     /* Is there a sandbox of this id (also a damaged one)? NULL: inspect answers that. */
     int (*open)(struct sb_driver *driver, const char *id, struct sandbox_error **error);
     int (*inspect)(struct sb_driver *driver, const char *id, json_t **ret_json, struct sandbox_error **error);
+    /* flags: SANDBOX_RECONCILE_… */
+    int (*reconcile)(struct sb_driver *driver, unsigned int flags, struct sb_op **ret_op, struct sandbox_error **error);
     /* An array of sandbox documents, filtered. */
     int (*list)(struct sb_driver *driver, const struct sandbox_list_options *options, json_t **ret_json, struct sandbox_error **error);
     /* Bounded (5 s) wait for the start, then returns. */

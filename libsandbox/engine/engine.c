@@ -83,6 +83,7 @@ static const struct sb_driver_ops driver_ops = {
     .remove = sb_engine_remove,
     .kill = sb_engine_kill,
     .open = sb_engine_open_sandbox,
+    .reconcile = sb_engine_reconcile,
     .inspect = sb_engine_inspect,
     .list = sb_engine_list,
     .exec = sb_engine_exec,

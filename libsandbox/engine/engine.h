@@ -76,6 +76,8 @@ int sb_owner_enter(struct sb_engine *engine, const char *id);
 void sb_owner_leave(struct sb_engine *engine, const struct sb_identity *process, const char *id);
 /* The process that a folder of owners/ is named for: 0 or -EINVAL. */
 int sb_owner_parse(const char *name, struct sb_identity *ret);
+/* 1: a process that lives, or may live, has an entry for it. */
+int sb_owner_has(struct sb_engine *engine, const char *id);
 /* Removes this process's folder when nothing is left in it. */
 void sb_owner_close(struct sb_engine *engine);
 
@@ -245,6 +247,7 @@ int sb_engine_file(struct sb_driver *driver, const char *id, const struct sb_fil
                    struct sandbox_error **error);
 int sb_engine_folder_open(struct sb_driver *driver, const char *id, const char *path, int64_t timeout_ms, struct sb_folder **ret_folder,
                           struct sandbox_error **error);
+int sb_engine_reconcile(struct sb_driver *driver, unsigned int flags, struct sb_op **ret_op, struct sandbox_error **error);
 int sb_engine_open_sandbox(struct sb_driver *driver, const char *id, struct sandbox_error **error);
 
 /* ---- inspect.c: documents of driver.h ---- */
@@ -276,6 +279,10 @@ enum sb_repaired {
 };
 /* 0: the process that an owned sandbox ends with is gone. */
 int sb_owner_lives(struct sb_engine *engine, const struct sb_record *record);
+/* dry: nothing is done, and UNDONE means that it would be. ret_why: what is wrong with it, or NULL. */
+enum sb_repaired sb_repair_look(struct sb_engine *engine, const char *id, int dry, const char **ret_why);
+/* Calls each(engine, name, data) for every entry of a folder of the state root. */
+void sb_each_entry(struct sb_engine *engine, int dir, void (*each)(struct sb_engine *, const char *, void *), void *data);
 enum sb_repaired sb_repair_one(struct sb_engine *engine, const char *id);
 /* Claims a new range for the sandbox of a record (again: the one its map has). */
 int sb_range_claim(struct sb_engine *engine, struct sb_record *record, int again, struct sandbox_error **error);

@@ -262,6 +262,8 @@ int sb_hostimage_layer(struct sb_engine *engine, char **ret_layer, struct sandbo
     /* several may do this at once: each under a name of its own, the first rename wins */
     r = sb_id_new(temporary + 4);
     memcpy(temporary, "tmp-", 4);
+    if (!r)
+        r = sb_owner_enter(engine, temporary + 4); /* if we die here, the next open removes it */
     if (!r && mkdirat(skeletons, temporary, 0755) < 0)
         r = -errno;
     fd = openat(skeletons, temporary, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -272,6 +274,7 @@ int sb_hostimage_layer(struct sb_engine *engine, char **ret_layer, struct sandbo
     if (!r && renameat(skeletons, temporary, skeletons, name) < 0 && errno != EEXIST && errno != ENOTEMPTY)
         r = -errno;
     sb_remove_tree(skeletons, temporary);
+    sb_owner_leave(engine, &engine->self, temporary + 4);
     if (r) {
         free(layer);
         return sb_fail_errno(error, -r, "image", "the layer of image host can't be made");

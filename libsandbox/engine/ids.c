@@ -210,9 +210,33 @@ static int claim(int dir, uint32_t start, const char *holder, struct sandbox_err
     return errno == EEXIST ? 1 : sb_fail_errno(error, errno, "ids", "a claim can't be made in %s", folder);
 }
 
-static int is_gone(const struct sb_ids_others *others, const char *holder)
+/* Somebody removed a sandbox's folder by hand, and it still runs? */
+static int is_used(uint64_t start)
 {
-    return !strncmp(holder, others->prefix, strlen(others->prefix)) && others->gone(others->data, holder);
+    DIR *proc = opendir("/proc");
+    struct dirent *d;
+    int used = 0;
+
+    while (proc && !used && (d = readdir(proc))) {
+        SB_FREE char *text = NULL;
+        unsigned long long uid;
+        char path[300];
+        const char *line;
+
+        snprintf(path, sizeof path, "/proc/%s/status", d->d_name);
+        if (isdigit((unsigned char)d->d_name[0]) && !sb_read_file(AT_FDCWD, path, 65536, &text, NULL) && !strstr(text, "\nState:\tZ") &&
+            (line = strstr(text, "\nUid:")) && sscanf(line + 5, "%llu", &uid) == 1)
+            used = uid >= start && uid < start + SB_RANGE_COUNT;
+    }
+    if (proc)
+        closedir(proc);
+    return used;
+}
+
+static int is_gone(const struct sb_ids_others *others, const char *name, const char *holder)
+{
+    return !strncmp(holder, others->prefix, strlen(others->prefix)) && others->gone(others->data, holder) &&
+           !is_used(strtoull(name, NULL, 10));
 }
 
 /* As claim(), and takes it over from a holder that is gone. */
@@ -223,7 +247,7 @@ static int claim_or_take(int dir, uint32_t start, const char *holder, const stru
     char name[32];
 
     snprintf(name, sizeof name, "%u", start);
-    if (r != 1 || sb_read_file(dir, name, 8192, &text, NULL) || !is_gone(others, text))
+    if (r != 1 || sb_read_file(dir, name, 8192, &text, NULL) || !is_gone(others, name, text))
         return r;
     unlinkat(dir, name, 0);
     return claim(dir, start, holder, error);
@@ -314,7 +338,7 @@ void sb_ids_sweep(const struct sb_ids_others *others)
 
         if (!isdigit((unsigned char)d->d_name[0]) || sb_read_file(dir, d->d_name, 8192, &text, NULL))
             continue;
-        if (is_gone(others, text))
+        if (is_gone(others, d->d_name, text))
             unlinkat(dir, d->d_name, 0);
     }
     closedir(stream);

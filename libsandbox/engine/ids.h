@@ -18,7 +18,7 @@ int sb_ids_detect(struct sb_idmap *ret_map, struct sandbox_error **error);
  * gone is taken over. */
 struct sb_ids_others {
     const char *prefix;                           /* only holders that begin like this are asked about */
-    int (*gone)(void *data, const char *holder);  /* 1: it is no more */
+    int (*gone)(void *data, const char *holder);  /* 1: it is no more (and then no process has one of its ids, which is looked at) */
     void *data;
 };
 int sb_ids_claim(struct sb_idmap *map, const char *holder, const struct sb_ids_others *others, struct sandbox_error **error);

@@ -177,7 +177,9 @@ int sb_engine_list(struct sb_driver *driver, const struct sandbox_list_options *
                    struct sandbox_error **error)
 {
     struct listing l = { .engine = (struct sb_engine *)driver, .options = options, .list = json_array() };
-    int copy = openat(l.engine->sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+    /* who has a name has a claim on it */
+    int named = options && options->name_prefix && *options->name_prefix;
+    int copy = openat(named ? l.engine->names : l.engine->sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
     DIR *stream = copy < 0 ? NULL : fdopendir(copy);
     struct dirent *d;
 
@@ -188,9 +190,16 @@ int sb_engine_list(struct sb_driver *driver, const struct sandbox_list_options *
     }
     sb_children_reap(l.engine);
     sb_known_begin(l.engine);
-    while (!r && (d = readdir(stream)))
-        if (sb_id_valid(d->d_name))
-            r = add(&l, d->d_name, error);
+    while (!r && (d = readdir(stream))) {
+        char id[SB_ID_SIZE + 1];
+        ssize_t n = named ? readlinkat(dirfd(stream), d->d_name, id, sizeof id) : snprintf(id, sizeof id, "%.*s", SB_ID_SIZE, d->d_name);
+
+        if (n != SB_ID_SIZE - 1 || (named && strncmp(d->d_name, options->name_prefix, strlen(options->name_prefix))))
+            continue;
+        id[n] = 0;
+        if (sb_id_valid(id))
+            r = add(&l, id, error);
+    }
     while (l.n) {
         int more = collect(&l, r ? NULL : error);
 

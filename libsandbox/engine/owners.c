@@ -8,6 +8,7 @@
  * BOOT.PID.START.SPACE (struct sb_identity); the folder goes when the process closes its host and nothing is left in it. */
 #include "engine.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -74,6 +75,33 @@ void sb_owner_leave(struct sb_engine *engine, const struct sb_identity *process,
         return; /* from a record: never a way out of the folder */
     path_of(process, id, path);
     unlinkat(engine->owners, path, 0);
+}
+
+int sb_owner_has(struct sb_engine *engine, const char *id)
+{
+    int copy = openat(engine->owners, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), found = 0;
+    DIR *stream = copy < 0 ? NULL : fdopendir(copy);
+    struct dirent *d;
+
+    if (!stream) {
+        sb_close(copy);
+        return 1; /* not to be found out */
+    }
+    while (!found && (d = readdir(stream))) {
+        char path[NAME_SIZE + SB_ID_SIZE];
+        struct sb_identity owner;
+        int fd;
+
+        if (snprintf(path, sizeof path, "%s/%s", d->d_name, id) >= (int)sizeof path || sb_owner_parse(d->d_name, &owner) ||
+            faccessat(engine->owners, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+            continue;
+        fd = sb_identity_find(&engine->self, &owner);
+        if (fd >= 0)
+            sb_close(fd);
+        found = fd != -ESRCH;
+    }
+    closedir(stream);
+    return found;
 }
 
 void sb_owner_close(struct sb_engine *engine)

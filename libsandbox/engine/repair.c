@@ -18,15 +18,13 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <errors.h>
 #include <fs.h>
 #include <json.h>
 
-/* Calls each(engine, name) for every entry of a folder. */
-static void each_entry(struct sb_engine *engine, int dir, void (*each)(struct sb_engine *, const char *))
+void sb_each_entry(struct sb_engine *engine, int dir, void (*each)(struct sb_engine *, const char *, void *), void *data)
 {
     int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *stream = copy < 0 ? NULL : fdopendir(copy);
@@ -38,7 +36,7 @@ static void each_entry(struct sb_engine *engine, int dir, void (*each)(struct sb
     }
     while ((d = readdir(stream)))
         if (strcmp(d->d_name, ".") && strcmp(d->d_name, ".."))
-            each(engine, d->d_name);
+            each(engine, d->d_name, data);
     closedir(stream);
 }
 
@@ -108,37 +106,66 @@ static int empty_trash(struct sb_engine *engine, const char *id, const struct sb
     return r;
 }
 
-enum sb_repaired sb_repair_one(struct sb_engine *engine, const char *id)
+/* What else stands under an id while it is made: a volume's folder, image host's layer. */
+static int remove_unfinished(struct sb_engine *engine, const char *id)
+{
+    SB_CLOSE int skeletons = openat(engine->root, "skeletons", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    char name[SB_ID_SIZE + 8];
+    int r;
+
+    snprintf(name, sizeof name, ".new-%s", id);
+    r = sb_remove_tree(engine->volumes, name);
+    snprintf(name, sizeof name, "tmp-%s", id);
+    return skeletons >= 0 && sb_remove_tree(skeletons, name) ? -EIO : r;
+}
+
+static const char *why_gone(struct sb_engine *engine, const struct sb_record *record)
+{
+    char run[SB_ID_SIZE + 16], deleting[SB_ID_SIZE + 16];
+
+    snprintf(run, sizeof run, "%s/run", record->id);
+    snprintf(deleting, sizeof deleting, "%s/deleting", record->id);
+    if (record->dir < 0) /* a file of this name, which we did not make */
+        return NULL;
+    return exists(engine->sandboxes, deleting)                                                             ? "half deleted"
+           : !exists(engine->sandboxes, run)                                                               ? "half made"
+           : record->spec && record->spec->lifetime == SANDBOX_LIFETIME_OWNED && !sb_owner_lives(engine, record) ? "its owner ended"
+                                                                                                            : NULL;
+}
+
+enum sb_repaired sb_repair_look(struct sb_engine *engine, const char *id, int dry, const char **ret_why)
 {
     const struct sb_idmap unknown = { .privilege = engine->map.privilege };
-    char run[SB_ID_SIZE + 16], deleting[SB_ID_SIZE + 16];
     struct sb_record record = SB_RECORD_INIT;
-    int r, gone, undone;
+    int r, undone = 1;
 
+    *ret_why = NULL;
     if (!sb_id_valid(id))
         return SB_REPAIR_LATER;
-    snprintf(run, sizeof run, "%s/run", id);
-    snprintf(deleting, sizeof deleting, "%s/deleting", id);
     r = sb_record_take(engine, id, &record, NULL);
     if (r == SANDBOX_ENOTFOUND || ((!r || r == SANDBOX_EDAMAGED) && !exists(engine->sandboxes, id))) { /* in the trash already, or not at all */
         sb_record_clear(&record);
-        return empty_trash(engine, id, &unknown) ? SB_REPAIR_LATER : SB_REPAIR_UNDONE;
+        return dry || (!empty_trash(engine, id, &unknown) && !remove_unfinished(engine, id)) ? SB_REPAIR_UNDONE : SB_REPAIR_LATER;
     }
     if (r && r != SANDBOX_EDAMAGED) /* somebody's work in progress, or not to be read now */
         return SB_REPAIR_LATER;
-    gone = record.dir >= 0 && (exists(engine->sandboxes, deleting) || !exists(engine->sandboxes, run) ||
-                               (!r && record.spec->lifetime == SANDBOX_LIFETIME_OWNED && !sb_owner_lives(engine, &record)));
-    if (!gone) {
-        sb_record_clear(&record);
-        return SB_REPAIR_KEPT;
-    }
-    undone = end_init(engine, &record);
-    if (undone) {
-        r = sb_undo(engine, &record, NULL);
-        undone = r == 1 ? !empty_trash(engine, id, &record.map) : r == 0;
+    *ret_why = why_gone(engine, &record);
+    if (*ret_why && !dry) {
+        undone = end_init(engine, &record);
+        if (undone) {
+            r = sb_undo(engine, &record, NULL);
+            undone = r == 1 ? !empty_trash(engine, id, &record.map) : r == 0;
+        }
     }
     sb_record_clear(&record);
-    return undone ? SB_REPAIR_UNDONE : SB_REPAIR_LATER;
+    return !*ret_why ? SB_REPAIR_KEPT : undone ? SB_REPAIR_UNDONE : SB_REPAIR_LATER;
+}
+
+enum sb_repaired sb_repair_one(struct sb_engine *engine, const char *id)
+{
+    const char *why;
+
+    return sb_repair_look(engine, id, 0, &why);
 }
 
 static int range_is_free(void *data, const char *holder)
@@ -167,17 +194,6 @@ int sb_range_claim(struct sb_engine *engine, struct sb_record *record, int again
     return again ? sb_ids_claim_again(&record->map, holder, &others, error) : sb_ids_claim(&record->map, holder, &others, error);
 }
 
-/* What a killed maker of image host's layer left. A living one needs less than a minute. */
-static void repair_skeleton(struct sb_engine *engine, const char *name)
-{
-    SB_CLOSE int skeletons = sb_open_dir(engine->root, "skeletons", 0700);
-    struct stat st;
-
-    if (skeletons >= 0 && !strncmp(name, "tmp-", 4) && fstatat(skeletons, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-        time(NULL) - st.st_ctim.tv_sec > 60)
-        sb_remove_tree(skeletons, name);
-}
-
 /* The entries of one process that is gone, or that can't be seen from here: then an entry stays for whoever can see it. */
 static void repair_entries(struct sb_engine *engine, int folder, int certain)
 {
@@ -194,11 +210,12 @@ static void repair_entries(struct sb_engine *engine, int folder, int certain)
     closedir(stream);
 }
 
-static void repair_owner(struct sb_engine *engine, const char *name)
+static void repair_owner(struct sb_engine *engine, const char *name, void *data)
 {
     struct sb_identity owner;
     int found, folder;
 
+    (void)data;
     if (sb_owner_parse(name, &owner))
         return;
     found = sb_identity_find(&engine->self, &owner);
@@ -215,11 +232,7 @@ static void repair_owner(struct sb_engine *engine, const char *name)
 
 int sb_repair(struct sb_engine *engine, struct sandbox_error **error)
 {
-    SB_CLOSE int skeletons = openat(engine->root, "skeletons", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
     (void)error;
-    each_entry(engine, engine->owners, repair_owner);
-    if (skeletons >= 0)
-        each_entry(engine, skeletons, repair_skeleton);
+    sb_each_entry(engine, engine->owners, repair_owner, NULL);
     return 0;
 }

@@ -25,30 +25,37 @@ static int check_name(const char *name, struct sandbox_error **error)
                          "this is no volume name");
 }
 
+static int make_volume(struct sb_engine *engine, const char *name, const char *temporary, struct sandbox_error **error)
+{
+    SB_CLOSE int fd = sb_open_dir(engine->volumes, temporary, 0700), data = fd < 0 ? fd : sb_open_dir(fd, "data", 0755);
+
+    if (data < 0 || fchmod(data, 0755) < 0)
+        return sb_fail_errno(error, data < 0 ? -data : errno, "volume", "the volume's folder can't be made");
+    if (renameat2(engine->volumes, temporary, engine->volumes, name, RENAME_NOREPLACE) == 0)
+        return 0;
+    return errno == EEXIST
+               ? sb_fail(error, SB_ARGS(SANDBOX_EEXISTS, .sys_errno = errno, .field = "name"), "there is a volume %s already", name)
+               : sb_fail_errno(error, errno, "volume", "the volume can't be made");
+}
+
 int sb_engine_volume_create(struct sb_driver *driver, const char *name, struct sandbox_error **error)
 {
     struct sb_engine *engine = (struct sb_engine *)driver;
-    SB_CLOSE int fd = -1, data = -1;
     char temporary[SB_ID_SIZE + 8] = ".new-"; /* no volume name begins with a dot */
     int r = check_name(name, error);
 
     if (r)
         return r;
     r = sb_id_new(temporary + 5);
-    fd = r ? r : sb_open_dir(engine->volumes, temporary, 0700);
-    data = fd < 0 ? fd : sb_open_dir(fd, "data", 0755);
-    if (data < 0 || fchmod(data, 0755) < 0) {
-        r = data < 0 ? -data : errno;
+    if (!r)
+        r = sb_owner_enter(engine, temporary + 5); /* if we die here, the next open removes it */
+    if (r)
+        return sb_fail_errno(error, -r, "volume", "the volume can't be made");
+    r = make_volume(engine, name, temporary, error);
+    if (r)
         sb_remove_tree(engine->volumes, temporary);
-        return sb_fail_errno(error, r, "volume", "the volume's folder can't be made");
-    }
-    if (renameat2(engine->volumes, temporary, engine->volumes, name, RENAME_NOREPLACE) == 0)
-        return 0;
-    r = errno;
-    sb_remove_tree(engine->volumes, temporary);
-    return r == EEXIST
-               ? sb_fail(error, SB_ARGS(SANDBOX_EEXISTS, .sys_errno = r, .field = "name"), "there is a volume %s already", name)
-               : sb_fail_errno(error, r, "volume", "the volume can't be made");
+    sb_owner_leave(engine, &engine->self, temporary + 5);
+    return r;
 }
 
 int sb_engine_volume_inspect(struct sb_driver *driver, const char *name, json_t **ret_json, struct sandbox_error **error)

@@ -63,6 +63,7 @@ struct sandbox_image;      /**< an image as it was at one moment */
 struct sandbox_image_list; /**< images found by sandbox_image_list() */
 struct sandbox_volume;     /**< a volume as it was at one moment */
 struct sandbox_volume_list;
+struct sandbox_findings; /**< what sandbox_host_reconcile() found */
 struct sandbox_log;     /**< output that was kept, being read */
 struct sandbox_events;  /**< a watch over sandboxes */
 struct sandbox_event;   /**< something that happened to one */
@@ -198,6 +199,35 @@ SANDBOX_API int sandbox_host_close(struct sandbox_host *host, struct sandbox_err
 /** The URI it was opened by, and the backend's name. Since 0.1. */
 SANDBOX_API const char *sandbox_host_get_uri(const struct sandbox_host *host);
 SANDBOX_API const char *sandbox_host_get_backend(const struct sandbox_host *host);
+
+/** With sandbox_host_reconcile(): find and tell, and touch nothing. */
+#define SANDBOX_RECONCILE_DRY_RUN (1u << 0)
+/**
+ * Finds what is this host's and what no sandbox has any more, and removes it: sandboxes half made, half deleted or without their owner, and
+ * trash, volumes, names, idempotency keys, id ranges, control groups, processes and mounts that dead processes left. Safe beside other processes
+ * at work, whose unfinished work is never touched; so is what isn't certainly this host's and dead. An open repairs what it can see quickly;
+ * this looks everywhere. Errors: EINVALID (flags), EUNSUPPORTED, ETIMEDOUT (what was done by then stays done). The caller owns the findings. Since 0.1.
+ */
+SANDBOX_API int sandbox_host_reconcile(struct sandbox_host *host, unsigned int flags, int64_t timeout_ms,
+                                       struct sandbox_findings **ret_findings, struct sandbox_error **error);
+SANDBOX_API int sandbox_host_reconcile_begin(struct sandbox_host *host, unsigned int flags, struct sandbox_op **ret_op,
+                                             struct sandbox_error **error);
+/** The findings of a reconcile operation; once, after it succeeded. ENOTFOUND otherwise. The caller owns it. Since 0.1. */
+SANDBOX_API int sandbox_op_take_findings(struct sandbox_op *op, struct sandbox_findings **ret_findings, struct sandbox_error **error);
+SANDBOX_API struct sandbox_findings *sandbox_findings_unref(struct sandbox_findings *report);
+/** Number of findings. Since 0.1. */
+SANDBOX_API size_t sandbox_findings_get_count(const struct sandbox_findings *report);
+/**
+ * Of the finding at an index below it, else NULL. The kind: "sandbox", "trash", "volume", "layer", "name", "key", "range", "cgroup", "process",
+ * "mount" or "owner"; more may come. The name: id, path or name. Why it is taken for lost. The action: "found" (a dry run), "removed", "failed".
+ * Since 0.1.
+ */
+SANDBOX_API const char *sandbox_findings_get_kind(const struct sandbox_findings *report, size_t index);
+SANDBOX_API const char *sandbox_findings_get_name(const struct sandbox_findings *report, size_t index);
+SANDBOX_API const char *sandbox_findings_get_why(const struct sandbox_findings *report, size_t index);
+SANDBOX_API const char *sandbox_findings_get_action(const struct sandbox_findings *report, size_t index);
+/** All findings as one JSON array of {"action", "kind", "name", "why"}. Since 0.1. */
+SANDBOX_API const char *sandbox_findings_get_json(const struct sandbox_findings *report);
 
 /* ------------------------------------------------------------------------------------------------- doctor ---- */
 

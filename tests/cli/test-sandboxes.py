@@ -225,6 +225,18 @@ def test_kill_signals_the_daemon(tool):
     none_left(tool)
 
 
+def test_leaks_and_reconcile(tool):
+    tool.good('ls')
+    assert tool.good('--json', 'leaks').json == []
+    assert tool.good('leaks').out == ''
+    os.symlink('0' * 64, os.path.join(tool.root, 'names', 'lost'))
+    found = tool('--json', 'leaks')
+    assert found.status == 1 and [(f['kind'], f['name'], f['action']) for f in found.json] == [('name', 'lost', 'found')], found
+    assert 'lost' in tool.good('reconcile', '--dry-run').out
+    assert tool.good('--json', 'reconcile').json[0]['action'] == 'removed'
+    assert tool.good('--json', 'reconcile').json == []
+
+
 def test_create_is_repeatable(tool):
     first = tool.good('create', '--idempotency-key', 'job:1', '--label', 'a=b').out.strip()
     assert tool.good('create', '--idempotency-key', 'job:1', '--label', 'a=b').out.strip() == first

@@ -28,10 +28,13 @@ static int find_id(struct tool *tool, const char *what, char ret_id[SANDBOX_ID_L
 {
     size_t length = strlen(what), matches = 0;
     int prefix = length >= PREFIX_MIN && is_hex(what, length);
+    struct sandbox_list_options options = SANDBOX_LIST_OPTIONS_INIT;
     struct sandbox_list *list = NULL;
     struct sandbox_error *error = NULL;
 
-    if (sandbox_host_list(tool->host, NULL, &list, &error))
+    if (!prefix && length <= SANDBOX_NAME_MAX)
+        options.name_prefix = what; /* then only those are asked */
+    if (sandbox_host_list(tool->host, &options, &list, &error))
         return report_error(tool, error);
     for (size_t i = 0; i < sandbox_list_get_count(list); i++) {
         const struct sandbox_info *info = sandbox_list_get(list, i);

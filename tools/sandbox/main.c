@@ -39,6 +39,8 @@ static const struct command commands[] = {
     { "volume rm", "NAME…", "remove volumes with their data", 0, 1, -1, -1, command_volume_rm },
     { "doctor", "", "what this host can enforce, by trying it; status 1 when something is impossible", 0, 0, 0, -1, command_doctor },
     { "contract", "[URI]", "try what every host must do, a line for each promise", FOR_CONTRACT, 0, 1, -1, command_contract },
+    { "reconcile", "", "find and remove what dead processes left", FOR_RECONCILE, 0, 0, -1, command_reconcile },
+    { "leaks", "", "find what dead processes left, and touch nothing; status 1 when there is something", 0, 0, 0, -1, command_leaks },
     { "version", "", "print the version", 0, 0, 0, -1, command_version },
 };
 

@@ -52,6 +52,7 @@ static const struct option options[] = {
     { "cap", "NAME", LIST, AT(capabilities), NULL, 0, NULL, FOR_CREATE, "capability for the daemon, such as SYS_ADMIN" },
     { "fuse", NULL, FLAG, AT(fuse), NULL, 0, NULL, FOR_RUN | FOR_CREATE, "a /dev/fuse of its own" },
     { "read-only", NULL, FLAG, AT(read_only), NULL, 0, NULL, FOR_RUN | FOR_CREATE, "root file system read-only" },
+    { "dry-run", NULL, FLAG, AT(dry_run), NULL, 0, NULL, FOR_RECONCILE, "only tell" },
     { "keep", NULL, FLAG, AT(keep), NULL, 0, NULL, FOR_RUN, "leave the sandbox running when the command has ended" },
     { "grace", "TIME", NUMBER, AT(grace_ms), value_duration, 0, "a number with ms, s, m or h; seconds without", FOR_STOP,
       "time between SIGTERM and SIGKILL (default: 10s)" },

@@ -33,7 +33,7 @@ struct arguments {
     const char **labels, **env, **mounts, **capabilities; /* NULL-terminated */
     int64_t memory_max, pids_max, cpu_max, timeout_ms, grace_ms, max_bytes, max_entries;
     int64_t signal, format;
-    int64_t fuse, read_only, keep;
+    int64_t fuse, read_only, keep, dry_run;
     int64_t until_gone;
     const char *marker;
     int64_t follow, tail, since_ms, until_ms, timestamps, only_stdout, only_stderr; /* times: milliseconds since 1970 */
@@ -57,6 +57,7 @@ enum {
     FOR_WAIT = 1u << 13,
     FOR_ATTACH = 1u << 14,
     FOR_CONTRACT = 1u << 24,
+    FOR_RECONCILE = 1u << 20,
     FOR_ALL = ~0u,
 };
 
@@ -95,6 +96,8 @@ int command_volume_ls(struct tool *tool, const struct arguments *arguments);
 int command_volume_rm(struct tool *tool, const struct arguments *arguments);
 int command_doctor(struct tool *tool, const struct arguments *arguments);
 int command_contract(struct tool *tool, const struct arguments *arguments);
+int command_reconcile(struct tool *tool, const struct arguments *arguments);
+int command_leaks(struct tool *tool, const struct arguments *arguments);
 int command_version(struct tool *tool, const struct arguments *arguments);
 
 /* options.c: reads options and operands of `command`. 0, or an exit status after the message was printed. */

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * reconcile, outside of the state root: mounts in it, processes, control groups, id ranges. Another state root's sandboxes, and another user's,
+ * may look just like ours from here. What is ours is known by the claims on id ranges, which name the state root and are made before anything
+ * else of root's sandboxes; and, without ranges, by a keeper's log folder, which is below ours. */
+#include "reconcile.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <fs.h>
+#include <json.h>
+
+enum { AGAIN_MS = 1000, KILL_MS = 2000 };
+
+/* ---- whose an id is ---- */
+
+enum claim { CLAIM_NONE, CLAIM_OURS, CLAIM_OTHER };
+
+struct look {
+    const char *prefix, *id;
+    enum claim found;
+};
+
+static int compare_holder(void *data, const char *holder)
+{
+    struct look *l = data;
+    const char *tab = strrchr(holder, '\t');
+
+    if (tab && !strncmp(tab + 1, l->id, SB_ID_SIZE - 1))
+        l->found = !strncmp(holder, l->prefix, strlen(l->prefix)) ? CLAIM_OURS : CLAIM_OTHER;
+    return 0; /* nothing is released */
+}
+
+static enum claim claim_on(struct sb_engine *engine, const char *id)
+{
+    SB_FREE char *prefix = engine->map.privilege == SB_PRIVILEGE_ROOT ? sb_record_holder_prefix(engine) : NULL;
+    struct look l = { prefix, id, CLAIM_NONE };
+
+    if (prefix)
+        sb_ids_sweep(&(struct sb_ids_others){ "", compare_holder, &l });
+    return l.found;
+}
+
+/* The id behind the last "/libsandbox/" or "/sandboxes/" of a path. */
+static int id_after(const char *text, const char *mark, char id[SB_ID_SIZE])
+{
+    const char *at = strstr(text, mark);
+
+    if (!at || strlen(at += strlen(mark)) < SB_ID_SIZE - 1)
+        return 0;
+    memcpy(id, at, SB_ID_SIZE - 1);
+    id[SB_ID_SIZE - 1] = 0;
+    return sb_id_valid(id) && (at[SB_ID_SIZE - 1] == '/' || at[SB_ID_SIZE - 1] == '\n' || !at[SB_ID_SIZE - 1]);
+}
+
+/* ---- processes ---- */
+
+/* A process in the group of a sandbox of ours (root's, by its claim). */
+static int is_inside(struct sb_engine *engine, const char *pid, char id[SB_ID_SIZE])
+{
+    SB_FREE char *text = NULL;
+    char path[300];
+
+    snprintf(path, sizeof path, "/proc/%s/cgroup", pid);
+    return engine->map.privilege == SB_PRIVILEGE_ROOT && !sb_read_file(AT_FDCWD, path, 65536, &text, NULL) && id_after(text, "/libsandbox/", id);
+}
+
+/* A keeper that writes below our state root. */
+static int is_keeper(struct sb_engine *engine, const char *pid, char id[SB_ID_SIZE])
+{
+    SB_FREE char *comm = NULL, *below = NULL;
+    char path[300], target[4200];
+    ssize_t n;
+
+    snprintf(path, sizeof path, "/proc/%s/comm", pid);
+    if (sb_read_file(AT_FDCWD, path, 64, &comm, NULL) || strcmp(comm, "sandbox-keeper\n"))
+        return 0;
+    snprintf(path, sizeof path, "/proc/%s/fd/%d", pid, SB_FD_LOG);
+    n = readlink(path, target, sizeof target - 1);
+    if (n <= 0 || asprintf(&below, "%s/", engine->root_path) < 0) {
+        below = NULL;
+        return 0;
+    }
+    target[n] = 0;
+    return !strncmp(target, below, strlen(below)) && (id_after(target, "/sandboxes/", id) || id_after(target, "/trash/", id));
+}
+
+static int end_process(struct sb_engine *engine, const char *pid, const char *id, int inside)
+{
+    struct sb_identity identity;
+    struct pollfd p = { .events = POLLIN };
+    char again[SB_ID_SIZE];
+    SB_CLOSE int fd = -1;
+
+    if (sb_identity_read((pid_t)strtol(pid, NULL, 10), engine->self.boot, &identity) || (fd = sb_identity_find(&engine->self, &identity)) < 0)
+        return 0; /* it has ended */
+    /* held now: is it still the one that was looked at? */
+    if (!(inside ? is_inside(engine, pid, again) : is_keeper(engine, pid, again)) || strcmp(id, again))
+        return 0;
+    syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+    p.fd = fd;
+    return poll(&p, 1, KILL_MS) == 1 ? 0 : -EBUSY;
+}
+
+static void look_at_process(struct sb_reconcile *rc, const char *pid)
+{
+    char id[SB_ID_SIZE], name[SB_ID_SIZE + 64];
+    int inside = is_inside(rc->engine, pid, id), r;
+    struct sb_identity before, after;
+
+    if ((!inside && !is_keeper(rc->engine, pid, id)) || sb_identity_read((pid_t)strtol(pid, NULL, 10), rc->engine->self.boot, &before) ||
+        !sb_reconcile_is_gone(rc, id) || (inside && claim_on(rc->engine, id) != CLAIM_OURS) ||
+        sb_identity_read((pid_t)strtol(pid, NULL, 10), rc->engine->self.boot, &after) || !sb_identity_equal(&before, &after))
+        return;
+    r = rc->dry ? 0 : end_process(rc->engine, pid, id, inside);
+    snprintf(name, sizeof name, "%s (sandbox %.12s)", pid, id);
+    sb_reconcile_found(rc, "process", name, inside ? "in the group of a sandbox that is no more" : "a keeper whose sandbox is no more", r);
+}
+
+int sb_reconcile_processes(struct sb_reconcile *rc)
+{
+    DIR *proc = opendir("/proc");
+    struct dirent *d;
+
+    while (proc && (d = readdir(proc)))
+        if (isdigit((unsigned char)d->d_name[0]))
+            look_at_process(rc, d->d_name);
+    if (proc)
+        closedir(proc);
+    return 0;
+}
+
+/* ---- mounts ---- */
+
+/* Below the trash, or a sandbox that is no more: our removal stops at them. We make none there in this mount namespace. */
+int sb_reconcile_mounts(struct sb_reconcile *rc)
+{
+    SB_FREE char *text = NULL, *root = NULL;
+    char *save = NULL;
+
+    if (rc->engine->map.privilege != SB_PRIVILEGE_ROOT || sb_read_file(AT_FDCWD, "/proc/self/mountinfo", 16 << 20, &text, NULL) ||
+        asprintf(&root, "%s/trash/", rc->engine->root_path) < 0)
+        return 0;
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        char point[4096], id[SB_ID_SIZE];
+
+        if (sscanf(line, "%*s %*s %*s %*s %4095s", point) != 1 || strncmp(point, root, strlen(root)) || !id_after(point, "/trash/", id) ||
+            sb_owner_has(rc->engine, id))
+            continue;
+        sb_reconcile_found(rc, "mount", point, "on what is left of a delete",
+                           !rc->dry && umount2(point, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 && errno != EINVAL && errno != ENOENT ? -errno : 0);
+    }
+    return 0;
+}
+
+/* ---- control groups ---- */
+
+/* 1: processes are in it or below; 0: none; negative: it is gone, or can't be told. */
+static int is_populated(const char *folder)
+{
+    SB_FREE char *text = NULL;
+    char path[4300];
+
+    snprintf(path, sizeof path, "%s/cgroup.events", folder);
+    if (!sb_read_file(AT_FDCWD, path, 4096, &text, NULL))
+        return strstr(text, "populated 1") != NULL;
+    snprintf(path, sizeof path, "%s/cgroup.procs", folder); /* v1: its leaves have no folders below */
+    return sb_read_file(AT_FDCWD, path, 1 << 20, &text, NULL) ? -ENOENT : text[0] != 0;
+}
+
+static int is_lost_group(struct sb_reconcile *rc, const char *folder, const char *id)
+{
+    return sb_reconcile_is_gone(rc, id) && claim_on(rc->engine, id) != CLAIM_OTHER && is_populated(folder) == 0;
+}
+
+static void gather_groups(struct sb_reconcile *rc, const char *parent)
+{
+    DIR *stream = parent ? opendir(parent) : NULL;
+    struct dirent *d;
+
+    while (stream && (d = readdir(stream))) {
+        char folder[4300];
+
+        if (sb_id_valid(d->d_name) && snprintf(folder, sizeof folder, "%s/%s", parent, d->d_name) < (int)sizeof folder &&
+            is_lost_group(rc, folder, d->d_name))
+            json_array_append_new(rc->pending, json_string(folder));
+    }
+    if (stream)
+        closedir(stream);
+}
+
+/* Another state root's maker, without a claim that would tell, may be between making its groups and cloning into them: that is a matter of
+ * milliseconds. So what is empty now must be so a second later, too. */
+int sb_reconcile_cgroups(struct sb_reconcile *rc)
+{
+    const json_t *value;
+    size_t i;
+
+    if (!rc->pending) {
+        rc->pending = json_array();
+        gather_groups(rc, rc->engine->cgroups.unified);
+        for (size_t c = 0; c < SB_ELEMENTS(rc->engine->cgroups.v1); c++)
+            gather_groups(rc, rc->engine->cgroups.v1[c]);
+        rc->again = sb_now_ms() + AGAIN_MS;
+        return json_array_size(rc->pending) > 0;
+    }
+    if (sb_now_ms() < rc->again)
+        return 1;
+    json_array_foreach(rc->pending, i, value)
+    {
+        const char *folder = json_string_value(value), *id = folder + strlen(folder) - (SB_ID_SIZE - 1);
+        SB_JSON json_t *one = json_array();
+
+        if (!is_lost_group(rc, folder, id))
+            continue;
+        json_array_append_new(one, json_string(folder));
+        sb_reconcile_found(rc, "cgroup", folder, "its sandbox is no more", rc->dry ? 0 : sb_cgroups_remove(one, id));
+    }
+    return 0;
+}
+
+/* ---- id ranges ---- */
+
+/* Under the lock of the claims: so nobody releases it meanwhile. Who uses one of its ids by hand is seen by sb_ids_sweep(). */
+static int is_lost_range(void *data, const char *holder)
+{
+    struct sb_reconcile *rc = data;
+    const char *tab = strrchr(holder, '\t');
+    char id[SB_ID_SIZE];
+
+    if (!tab || strlen(tab) < SB_ID_SIZE)
+        return 0;
+    memcpy(id, tab + 1, SB_ID_SIZE - 1);
+    id[SB_ID_SIZE - 1] = 0;
+    if (!sb_id_valid(id) || !sb_reconcile_is_gone(rc, id))
+        return 0;
+    json_array_append_new(rc->pending, json_string(id));
+    return !rc->dry;
+}
+
+int sb_reconcile_ranges(struct sb_reconcile *rc)
+{
+    SB_FREE char *prefix = rc->engine->map.privilege == SB_PRIVILEGE_ROOT ? sb_record_holder_prefix(rc->engine) : NULL;
+    const json_t *value;
+    size_t i;
+
+    if (!prefix)
+        return 0;
+    rc->pending = json_array();
+    sb_ids_sweep(&(struct sb_ids_others){ prefix, is_lost_range, rc });
+    json_array_foreach(rc->pending, i, value)
+        sb_reconcile_found(rc, "range", json_string_value(value), "its sandbox is no more",
+                           !rc->dry && claim_on(rc->engine, json_string_value(value)) == CLAIM_OURS ? -EBUSY : 0);
+    return 0;
+}
