@@ -28,7 +28,7 @@ class Bench:
         self.programs, self.tool, self.work = programs, tool, work
         self.rootfs = os.path.join(work, 'rootfs')
         self.state = os.path.join(work, 'state')
-        self.library = all(os.path.exists(self.program(p)) for p in ('lifecycle', 'exec', 'stdout', 'open', 'dial'))
+        self.library = all(os.path.exists(self.program(p)) for p in ('lifecycle', 'exec', 'stdout', 'log', 'open', 'dial'))
         self.root = os.geteuid() == 0
         self.library_failure = ''
 
@@ -233,6 +233,16 @@ def streams(b, size):
                   [b.program('stdout'), 'plain', str(1 << 20), inside, str(size)], absent=missing),
         Contender('library', 'libsandbox exec\'s stdout', 'the same program in a sandbox, by the exec\'s own descriptor',
                   [b.program('stdout'), 'sandbox', b.state, IMAGE, '/bin/inside', str(size)], absent=missing, setup=b.need_library),
+    ]
+
+
+def logs(b, size):
+    inside, missing = b.rootfs + '/bin/inside', '' if b.library else NO_LIBRARY
+    return [
+        Contender('plain', 'a pipe into cat', 'a host program writes to a pipe, and cat from there into a file',
+                  [b.program('log'), 'plain', os.path.join(b.work, 'log-plain'), inside, str(size)], absent=missing),
+        Contender('library', 'a daemon\'s log', 'the same program as a sandbox\'s daemon: start, all of it, its end in the log; capped at 16 MiB',
+                  [b.program('log'), 'sandbox', b.state, IMAGE, '/bin/inside', str(size)], absent=missing, setup=b.need_library),
     ]
 
 

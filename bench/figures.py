@@ -62,6 +62,11 @@ def _ms(group, name):
     return value
 
 
+def _log_speed(figures, mode):
+    ns = _figure(figures, mode, 'log', 'library')
+    return None if ns is None else figures.get('log_bytes', 1 << 30) / (1 << 20) / (ns / 1e9)
+
+
 def _size(figures, mode):
     size = figures.get('library_bytes')
     return size / 1e6 if size and mode == 'tight' else None
@@ -74,6 +79,7 @@ GOALS = [
     Goal('exec-true', 'exec of busybox true in a live sandbox, C API', 0.3, 'ms', _ms('exec', 'library')),
     Goal('exec-crun', 'exec of busybox true, C API / crun exec', 1 / 15, '×', _ratio('exec', 'library', 'crun')),
     Goal('stdout', '1 GiB of stdout, speed / a plain pipe', 0.95, '×', _ratio('stdout', 'library', 'plain', inverse=True), at_least=True),
+    Goal('log', '1 GiB into a daemon\'s log, with its cap', 500, 'MiB/s', _log_speed, at_least=True),
     Goal('open', 'open a host', 2.0, 'ms', _ms('open', 'library')),
     Goal('dial-open', 'dial and first byte / raw connect', 2.0, '×', _ratio('dial', 'library', 'raw')),
     Goal('dial-bulk', '64 MiB through dial, speed / raw TCP', 0.95, '×', _ratio('dial', 'library', 'raw', 'bulk', inverse=True), at_least=True),
@@ -90,6 +96,7 @@ RATIOS = [
     ('exec of busybox true, C API / vfork + exec of it on the host', _ratio('exec', 'library', 'floor-vfork')),
     ('exec of the smallest program, C API / vfork + exec of it', _ratio('exec', 'library-tiny', 'floor-vfork-tiny')),
     ('exec, C API / runc exec', _ratio('exec', 'library', 'runc')),
+    ('1 GiB into a daemon\'s log, speed / a pipe into cat into a file', _ratio('log', 'library', 'plain', inverse=True)),
     ('sandbox exec / crun exec', _ratio('exec', 'command', 'crun')),
 ]
 
