@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -170,6 +171,66 @@ static unsigned int delegate(const char *folder)
     return sb_cgroups_controllers(path);
 }
 
+static int has_file(const char *folder, const char *file)
+{
+    char path[4200];
+
+    return snprintf(path, sizeof path, "%s/%s", folder, file) < (int)sizeof path && access(path, F_OK) == 0;
+}
+
+static int has_processes(const char *folder)
+{
+    char path[4200], byte;
+    SB_CLOSE int fd = -1;
+
+    if (snprintf(path, sizeof path, "%s/cgroup.procs", folder) >= (int)sizeof path)
+        return 1;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 || SB_RETRY(read(fd, &byte, 1)) != 0;
+}
+
+/* Whether its owner left the groups below it to us: a user's own group; as root one that systemd marked, or any where there is no systemd. */
+static int is_ours_to_divide(const char *folder)
+{
+    static const char *const marks[] = { "trusted.delegate", "user.delegate" };
+    char value[4];
+
+    if (access(folder, W_OK) < 0)
+        return 0;
+    for (size_t i = 0; i < SB_ELEMENTS(marks); i++)
+        if (getxattr(folder, marks[i], value, sizeof value) == 1 && *value == '1')
+            return 1;
+    return geteuid() != 0 || access("/run/systemd/system", F_OK) < 0;
+}
+
+/* Which controllers our groups can have. A group with processes gives memory to none, and pids and cpu at the price of being the root of
+ * threads: then no group below it may have a process at all. So our own group, in which we are, is asked for nothing unless it is the root
+ * of all; but who moved into a leaf of a group that is its own finds our folder beside that leaf, with limits. 0: no memory. */
+static int take_controllers(struct sb_cgroups *found)
+{
+    SB_FREE char *own = strndup(found->unified, strlen(found->unified) - strlen("/libsandbox")), *parent = own ? strdup(own) : NULL;
+    char *slash = parent ? strrchr(parent, '/') : NULL, path[4200];
+
+    if (!slash)
+        return 0;
+    *slash = 0;
+    if (!has_file(own, "cgroup.type")) { /* the root of all */
+        found->delegated = delegate(own);
+    } else if (has_file(parent, "cgroup.type") && !has_processes(parent) && is_ours_to_divide(parent)) {
+        char *folder;
+
+        if (asprintf(&folder, "%s/libsandbox", parent) < 0)
+            return 0;
+        free(found->unified);
+        found->unified = folder;
+        found->delegated = delegate(parent);
+        return 1;
+    }
+    if (snprintf(path, sizeof path, "%s/cgroup.controllers", own) < (int)sizeof path)
+        found->crowded = sb_cgroups_controllers(path) & ~found->delegated;
+    return 1;
+}
+
 int sb_cgroups_detect(struct sb_cgroups *ret, struct sandbox_error **error)
 {
     struct sb_cgroups found = { 0 };
@@ -181,17 +242,14 @@ int sb_cgroups_detect(struct sb_cgroups *ret, struct sandbox_error **error)
         return 0;
     }
     found.unified = our_folder(mountinfo, own, "");
-    if (found.unified) {
-        char *slash = strrchr(found.unified, '/');
-
-        *slash = 0; /* fails where our own group has processes: then its children have no controllers */
-        found.delegated = delegate(found.unified);
-        *slash = '/';
+    if (found.unified && !take_controllers(&found)) {
+        *ret = (struct sb_cgroups){ 0 };
+        sb_cgroups_clear(&found);
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
     }
     for (int c = 0; c < SB_CONTROLLERS; c++)
         if (!(found.delegated >> c & 1))
             found.v1[c] = our_folder(mountinfo, own, controller_names[c]);
-    (void)error;
     *ret = found;
     return 0;
 }
@@ -203,7 +261,7 @@ void sb_cgroups_clear(struct sb_cgroups *cgroups)
     for (int c = 0; c < SB_CONTROLLERS; c++)
         free(cgroups->v1[c]);
     cgroups->unified = cgroups->scopes = NULL;
-    cgroups->delegated = 0;
+    cgroups->delegated = cgroups->crowded = 0;
     memset(cgroups->v1, 0, sizeof cgroups->v1);
 }
 
@@ -248,7 +306,11 @@ int sb_cgroups_plan(const struct sb_cgroups *cgroups, const char *id, const stru
         else if (c != SB_CONTROLLER_PIDS) /* RLIMIT_NPROC stands in for that one */
             return sb_fail(error,
                            SB_ARGS(SANDBOX_EUNSUPPORTED, .phase = "cgroup", .field = controller_names[c],
-                                   .hint = "run as root, or where a cgroup with this controller is delegated to you"),
+                                   .hint = cgroups->crowded >> c & 1
+                                               ? "the caller's own cgroup has processes in it: move them into a leaf of it first, or let systemd "
+                                                 "give a scope (D-Bus, libsystemd)"
+                                               : "run as root, or where a cgroup with this controller is delegated to you: on a machine with systemd "
+                                                 "as a user who is logged in"),
                            "a %s limit can't be enforced here: no cgroup with the %s controller can be written",
                            controller_names[c], controller_names[c]);
     }

@@ -17,6 +17,7 @@ enum sb_controller { SB_CONTROLLER_PIDS, SB_CONTROLLER_MEMORY, SB_CONTROLLER_CPU
 struct sb_cgroups {
     char *unified;             /* our folder in cgroup2, "…/libsandbox"; NULL: none that we may write */
     unsigned int delegated;    /* bits of enum sb_controller that are enabled for its children */
+    unsigned int crowded;      /* those that are there, and can't be enabled while our own group has processes */
     char *v1[SB_CONTROLLERS];  /* our folder in that v1 hierarchy; NULL: none */
     char *scopes;              /* where systemd makes our scopes (scope.c); the others are NULL then. NULL: not systemd's machine */
     atomic_llong scopes_retry_ms; /* systemd refused one: none are asked for until then (sb_now_ms()) */

@@ -97,10 +97,31 @@ static void each_hierarchy(void (*each)(const char *path))
         fclose(mounts);
 }
 
+/* The root of cgroup v2 is the one group that may have processes and give controllers to those below: a suite that left it for a group of
+ * its own would have no limits. */
+static int is_giving_root(const char *path)
+{
+    char file[4400], controllers[512] = "";
+    FILE *f;
+
+    snprintf(file, sizeof file, "%s/cgroup.type", path);
+    if (access(file, F_OK) == 0)
+        return 0;
+    snprintf(file, sizeof file, "%s/cgroup.controllers", path);
+    f = fopen(file, "re");
+    if (f && !fgets(controllers, sizeof controllers, f))
+        *controllers = 0;
+    if (f)
+        fclose(f);
+    return strstr(controllers, "memory") != NULL;
+}
+
 static void enter_group(const char *path)
 {
     char own[4400], procs[4500];
 
+    if (is_giving_root(path))
+        return;
     snprintf(own, sizeof own, "%s/%s", path, group);
     snprintf(procs, sizeof procs, "%s/cgroup.procs", own);
     if (mkdir(own, 0755) < 0)
