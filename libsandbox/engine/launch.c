@@ -318,7 +318,7 @@ static int stage_failed(const struct sb_control *message, struct sandbox_error *
         code = SANDBOX_EIO; /* of some part of the machine or image, not of what the caller named */
     if (!strcmp(m.phase, "mounts") && m.sys_errno == ENOENT)
         code = SANDBOX_ENOTFOUND;
-    if ((!strcmp(m.phase, "clone") || !strcmp(m.phase, "userns")) && m.sys_errno == ENOSPC)
+    if ((!strcmp(m.phase, "clone") || !strcmp(m.phase, "userns") || !strcmp(m.phase, "network")) && m.sys_errno == ENOSPC)
         code = SANDBOX_EDENIED;
     if ((!strcmp(m.phase, "overlay") || !strcmp(m.phase, "mounts")) && m.sys_errno == EINVAL)
         code = SANDBOX_EUNSUPPORTED;
