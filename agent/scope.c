@@ -20,7 +20,7 @@
 #include <scope-plan.h>
 
 #define MANAGER "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"
-enum { BUS_SECONDS = 8 };
+enum { BUS_SECONDS = 8, STOP_SECONDS = 5 };
 
 struct job {
     const char *unit;
@@ -60,11 +60,15 @@ static int on_removed(sd_bus_message *message, void *data, sd_bus_error *error)
     return 0;
 }
 
+/* When the machine or the user's manager ends, SIGTERM goes to all in the scope: a daemon may end by it, init and keeper don't. */
 static int start(sd_bus *bus, const char *unit, const char *slice, sd_bus_error *error)
 {
-    return sd_bus_call_method(bus, MANAGER, "StartTransientUnit", error, NULL, "ssa(sv)a(sa(sv))", unit, "fail", 7, "Description", "s",
+    const uint64_t stop_usec = STOP_SECONDS * 1000000u;
+
+    return sd_bus_call_method(bus, MANAGER, "StartTransientUnit", error, NULL, "ssa(sv)a(sa(sv))", unit, "fail", 8, "Description", "s",
                               "a sandbox of libsandbox", "Slice", "s", slice, "PIDs", "au", 1, (uint32_t)getpid(), "Delegate", "b", 1,
-                              "TasksMax", "t", UINT64_MAX, "CollectMode", "s", "inactive-or-failed", "DefaultDependencies", "b", 1, 0);
+                              "TasksMax", "t", UINT64_MAX, "CollectMode", "s", "inactive-or-failed", "DefaultDependencies", "b", 1,
+                              "TimeoutStopUSec", "t", stop_usec, 0);
 }
 
 /* A scope of this name that has just ended may not have been taken away yet. */
