@@ -1,16 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # What scripts/guest.sh runs inside the machine: as a service, as root, the tree mounted at /src, already built.
-# usage: guest-inside.sh [PART…]    default: root session. Also "test:NAME" (one of meson's tests) and "user:NAME" (a suite in a session).
+# usage: guest-inside.sh PART…    cost root session kinds plain. Also "test:NAME" (one of meson's tests) and "user:NAME" (a suite in a session).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 HOME=/root XDG_CACHE_HOME=$PWD/cache
-parts=("$@")
-[ $# -gt 0 ] || parts=(root session)
 
 part_about() {
-    echo "$(. /etc/os-release && echo "$PRETTY_NAME"), Linux $(uname -r), $(systemctl --version | head -n 1)"
-    echo "PID 1: $(cat /proc/1/comm); cgroups: $(stat -fc %T /sys/fs/cgroup); here: $(cat /proc/self/cgroup)"
+    echo "$(. /etc/os-release && echo "$PRETTY_NAME"), Linux $(uname -r), PID 1: $(cat /proc/1/comm)"
+    echo "cgroups: $(stat -fc %T /sys/fs/cgroup); here: $(cat /proc/self/cgroup)"
     echo "controllers: $(cat /sys/fs/cgroup/cgroup.controllers)"
 }
 
@@ -55,9 +53,40 @@ part_session() {
     return $status
 }
 
+# What a scope costs: the same cycles with systemd asked, and with its bus out of sight. Emulated figures: only their ratio says something.
+part_cost() {
+    echo "with scopes:    $(build/tests/soak/cycles 40)" || return
+    echo "without scopes: $(unshare --mount sh -c 'mount --bind /dev/null /run/dbus/system_bus_socket && build/tests/soak/cycles 40')"
+}
+
+# cgroup v2 without systemd: sandboxes below the root of all groups, with limits; then below a group of the caller's own, in which it is
+# itself, or, with limits again, in a leaf.
+part_plain() {
+    local status=0 group=/sys/fs/cgroup/own
+    (
+        . scripts/rows.sh
+        mkdir -p $group/leaf /var/tmp/plain
+        limits root root /var/tmp/plain works
+        echo '+memory +pids +cpu' >/sys/fs/cgroup/cgroup.subtree_control
+        echo $BASHPID >$group/cgroup.procs
+        row crowded root /var/tmp/plain works
+        limits crowded root /var/tmp/plain EUNSUPPORTED
+        echo $BASHPID >$group/leaf/cgroup.procs
+        row leaf root /var/tmp/plain works
+        limits leaf root /var/tmp/plain works
+        exit $failed
+    ) || status=$?
+    meson test -C build --no-rebuild --timeout-multiplier 8 --print-errorlogs integration-inside-root integration-sandbox-root \
+        integration-scope-root integration-inside-sbtest redteam-exhaustion-root || status=$?
+    python3 scripts/test-summary build || status=$?
+    return $status
+}
+
+part_kinds() { scripts/guest-kinds.sh; }
+
 failed=0
 part_about
-for part in "${parts[@]}"; do
+for part; do
     name=${part#*:} begun=$SECONDS
     declare -F "part_${part%%:*}" >/dev/null || { echo "guest-inside: no part $part" >&2; exit 2; }
     if "part_${part%%:*}"; then result=passed; else result=FAILED failed=1; fi

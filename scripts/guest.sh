@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The suites on another kind of Linux: a machine made of the suite's own packages (kernel, systemd as PID 1, cgroup v2 alone), booted by
 # QEMU without a network. The tree is built in a chroot of the same packages here, since compiling under TCG is slow.
-# usage: guest.sh SUITE [PART…]     SUITE: bookworm, trixie; PART: of scripts/guest-inside.sh, default all of them
+# usage: guest.sh SUITE [PART…]     SUITE: bookworm, trixie; PART: of scripts/guest-inside.sh, default all of them;
+#                                  plain: with no systemd, PID 1 being a shell
 #        guest.sh SUITE --root      makes its root folder only and prints the path
 # The machine's packages are kept below ${XDG_CACHE_HOME:-~/.cache}/libsandbox under a hash of their list, of what
 # is made of them, and of the week.
@@ -42,8 +43,11 @@ while read -r m; do /bin/busybox insmod /m/$m 2>/dev/null; done </m/order
 n=0
 while [ ! -b /dev/vda ] && [ $n -lt 300 ]; do /bin/busybox usleep 100000; n=$((n + 1)); done
 /bin/busybox mount -t ext4 /dev/vda /new || { echo "initrd: no root"; exec /bin/busybox poweroff -f; }
-/bin/busybox umount /dev
-exec /bin/busybox switch_root /new /sbin/init
+init=/sbin/init
+/bin/busybox mount -t proc proc /proc
+/bin/busybox grep -q guest.plain /proc/cmdline && init=/usr/local/sbin/guest
+/bin/busybox umount /dev /proc
+exec /bin/busybox switch_root /new $init
 INIT
     chmod 755 "$work/init"
     (cd "$work" && find . | busybox cpio -o -H newc 2>/dev/null) | gzip -1 >"$out"
@@ -67,8 +71,26 @@ make_base() {
     cat >"$root/usr/local/sbin/guest" <<'PROGRAM'
 #!/bin/sh
 port() { echo "/dev/$(basename "$(dirname "$(grep -lx "$1" /sys/class/virtio-ports/*/name)")")"; }
-[ "$1" = start ] || { echo "$EXIT_STATUS" >"$(port status)"; sync; exec systemctl poweroff --force --force; }
-mount /dev/vdb /src && exec /src/scripts/guest-inside.sh $(cat /src/guest-parts) >"$(port out)" 2>&1
+parts() { sed -n 's/.*guest\.parts=\([^ ]*\).*/\1/p' /proc/cmdline | tr , ' '; }
+case $$:$1 in
+1:*) # PID 1 itself: no systemd, cgroup v2 alone
+    export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+    mount -t devtmpfs none /dev && mount -t proc none /proc && mount -t sysfs none /sys && mount -t cgroup2 none /sys/fs/cgroup
+    mkdir -p /dev/pts /dev/shm
+    mount -t devpts -o ptmxmode=666 none /dev/pts && mount -t tmpfs none /dev/shm && mount -t tmpfs -o mode=755 none /run
+    mount -o remount,rw /
+    mount /dev/vdb /src && /src/scripts/guest-inside.sh $(parts) >"$(port out)" 2>&1
+    echo $? >"$(port status)"
+    sync
+    exec busybox poweroff -f
+    ;;
+*:start) mount /dev/vdb /src && exec /src/scripts/guest-inside.sh $(parts) >"$(port out)" 2>&1 ;;
+*:stop)
+    echo "$EXIT_STATUS" >"$(port status)"
+    sync
+    exec systemctl poweroff --force --force
+    ;;
+esac
 PROGRAM
     chmod 755 "$root/usr/local/sbin/guest"
     cat >"$root/etc/systemd/system/guest.service" <<'UNIT'
@@ -104,7 +126,6 @@ build_tree() {
     mkdir -p "$work/upper/src" "$work/work" "$work/root"
     tar -cf - --exclude='./build*' --exclude=./.git . | tar -C "$work/upper/src" --no-same-owner -xf -
     ./tests/images/debian.sh >/dev/null && mkdir -p "$work/upper/src/cache/libsandbox" && cp "$(./tests/images/debian.sh)" "$work/upper/src/cache/libsandbox/"
-    printf '%s\n' "$*" >"$work/upper/src/guest-parts"
     chmod -R go+rX "$work/upper/src"
     cat >"$work/inside" <<'INSIDE'
 set -eu
@@ -119,6 +140,37 @@ INSIDE
     base=$base work=$work unshare --mount --pid --fork sh "$work/inside"
 }
 
+# One run of the machine; nothing of what it writes stays.
+boot() { # WORD of the kernel's command line, PART…
+    local word=$1 status=0 begun=$SECONDS tail accel=${GUEST_ACCEL:-tcg,thread=multi} cpu=max,la57=off
+    [ "$accel" != kvm ] || cpu=host # else: five-level paging costs an emulated machine dearly
+    shift
+    : >"$work/out"
+    : >"$work/status"
+    tail -f "$work/out" &
+    tail=$!
+    TMPDIR=$work nice timeout -k 10 $((minutes * 60)) qemu-system-x86_64 -machine q35 -accel "$accel" -cpu "$cpu" -smp 2 -m 4096 \
+        -nodefaults -no-user-config -display none -no-reboot -serial "file:$work/console" \
+        -kernel "$base/vmlinuz" -initrd "$base/initrd" -append "console=ttyS0 quiet panic=-1 $word guest.parts=$(echo "$*" | tr ' ' ,)" \
+        -drive "if=none,id=d0,file=$work/base.img,format=raw,snapshot=on" -device virtio-blk-pci,drive=d0 \
+        -drive "if=none,id=d1,file=$work/src.img,format=raw,snapshot=on" -device virtio-blk-pci,drive=d1 \
+        -device virtio-serial-pci -chardev "file,id=c0,path=$work/out" -device virtserialport,chardev=c0,name=out \
+        -chardev "file,id=c1,path=$work/status" -device virtserialport,chardev=c1,name=status \
+        -device virtio-rng-pci || status=$?
+    sleep 1
+    kill $tail
+    wait $tail 2>/dev/null || :
+    if [ "$status" != 0 ]; then
+        echo "guest: QEMU ended with $status after $((SECONDS - begun)) s (124: not done within $minutes minutes)"
+    elif [ "$(cat "$work/status")" != 0 ]; then
+        echo "guest: the tests ended with \"$(cat "$work/status")\""
+        status=1
+    fi
+    [ "$status" = 0 ] || { echo "==> the end of the console"; tail -n 30 "$work/console"; }
+    echo "==> $suite${word:+ ($word)}: $((SECONDS - begun)) s in the machine"
+    return "$status"
+}
+
 [ -e "$base" ] || make_base >&2
 [ "${1:-}" != --root ] || { echo "$base/root"; exit 0; }
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/guest-XXXXXX")
@@ -126,39 +178,20 @@ trap 'rm -rf --one-file-system "$work"' EXIT
 trap 'exit 130' INT TERM
 begun=$SECONDS
 echo "==> building for $suite"
-build_tree "$@"
+build_tree
 truncate -s 6G "$work/base.img"
 mkfs.ext4 -q -d "$base/root" "$work/base.img"
 truncate -s 3G "$work/src.img"
 mkfs.ext4 -q -d "$work/upper/src" "$work/src.img"
 rm -rf --one-file-system "$work/upper"
 echo "==> built in $((SECONDS - begun)) s; booting $suite"
-
-begun=$SECONDS
-accel=${GUEST_ACCEL:-tcg,thread=multi}
-cpu=max,la57=off # five-level paging costs an emulated machine dearly
-[ "$accel" != kvm ] || cpu=host
-: >"$work/out"
-tail -f "$work/out" &
-tail=$!
-status=0
-nice timeout -k 10 $((minutes * 60)) qemu-system-x86_64 -machine q35 -accel "$accel" -cpu "$cpu" -smp 2 -m 4096 \
-    -nodefaults -no-user-config -display none -no-reboot -serial "file:$work/console" \
-    -kernel "$base/vmlinuz" -initrd "$base/initrd" -append "console=ttyS0 quiet panic=-1 ${GUEST_APPEND:-}" \
-    -drive "if=none,id=d0,file=$work/base.img,format=raw,cache=unsafe" -device virtio-blk-pci,drive=d0 \
-    -drive "if=none,id=d1,file=$work/src.img,format=raw,cache=unsafe" -device virtio-blk-pci,drive=d1 \
-    -device virtio-serial-pci -chardev "file,id=c0,path=$work/out" -device virtserialport,chardev=c0,name=out \
-    -chardev "file,id=c1,path=$work/status" -device virtserialport,chardev=c1,name=status \
-    -device virtio-rng-pci || status=$?
-sleep 1
-kill $tail
-wait $tail 2>/dev/null || :
-if [ "$status" != 0 ]; then
-    echo "guest: QEMU ended with $status after $((SECONDS - begun)) s (124: not done within $minutes minutes)"
-elif [ "$(cat "$work/status")" != 0 ]; then
-    echo "guest: the tests ended with \"$(cat "$work/status")\""
-    status=1
-fi
-[ "$status" = 0 ] || { echo "==> the end of the console"; tail -n 30 "$work/console"; }
-echo "==> $suite: $((SECONDS - begun)) s in the machine"
-exit "$status"
+failed=0
+case "$*" in
+plain*) boot guest.plain "$@" || failed=1 ;;
+?*) boot '' "$@" || failed=1 ;;
+*)
+    boot '' cost root session kinds || failed=1
+    boot guest.plain plain || failed=1
+    ;;
+esac
+exit $failed

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The suites in containers, whose root is an overlay: all of them in a privileged one, and in others what each kind of container and user
 # can and can't do, which docs/hosts.md says (scripts/podman-inside.sh has the table). No registry is asked: the root is that of guest.sh.
-# usage: podman.sh [PART…]      PART: matrix suites first; default all of them
+# usage: podman.sh [PART…]      PART: matrix first suites; default all of them
 set -euo pipefail
 cd "$(dirname "$0")/.."
 parts=("$@")
