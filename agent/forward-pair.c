@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * See forward.h. Every call on a socket says MSG_DONTWAIT itself: the description of the one that came from inside is shared with who sent it,
- * and its flags are not ours alone. */
+ * and its flags are not ours alone. That is also why bytes are copied and not spliced: splice(2) from a socket waits as the flags say. */
 #include "forward.h"
 
 #include <errno.h>

@@ -256,6 +256,22 @@ def opens(b):
     ]
 
 
+def forwards(b):
+    inside, missing = b.rootfs + '/bin/inside', '' if b.library else NO_LIBRARY
+    relay = [b.program('dial'), 'relay', inside]
+    return [
+        Contender('raw', 'raw TCP on loopback', 'connect, request, first byte; "bulk" is 64 MiB over a second connection, "many" 100 more connections, '
+                  'one after the other', [b.program('dial'), 'raw', inside], absent=missing),
+        Contender('relay', 'a plain relay', 'the same through relay.c: a process for each connection, read and write by 64 KiB',
+                  [*relay, b.program('relay'), 'LISTEN_PORT', 'TO_PORT'], absent=missing),
+        Contender('socat', 'socat', 'the same through socat TCP-LISTEN,fork TCP, its buffers set to 64 KiB',
+                  [*relay, 'socat', '-b', '65536', 'TCP-LISTEN:LISTEN_PORT,bind=127.0.0.1,reuseaddr,fork', 'TCP:127.0.0.1:TO_PORT'],
+                  absent=missing or b.absent('socat')),
+        Contender('library', 'sandbox_forward_open', 'the same through a forward to a sandbox\'s daemon',
+                  [b.program('dial'), 'forward', b.state, IMAGE, '/bin/inside'], absent=missing, setup=b.need_library),
+    ]
+
+
 def dials(b):
     inside, missing = b.rootfs + '/bin/inside', '' if b.library else NO_LIBRARY
     return [

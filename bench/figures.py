@@ -97,6 +97,10 @@ RATIOS = [
     ('exec of the smallest program, C API / vfork + exec of it', _ratio('exec', 'library-tiny', 'floor-vfork-tiny')),
     ('exec, C API / runc exec', _ratio('exec', 'library', 'runc')),
     ('1 GiB into a daemon\'s log, speed / a pipe into cat into a file', _ratio('log', 'library', 'plain', inverse=True)),
+    ('100 connections through a forward / a plain relay', _ratio('forward', 'library', 'relay', 'many')),
+    ('64 MiB through a forward, speed / a plain relay', _ratio('forward', 'library', 'relay', 'bulk', inverse=True)),
+    ('100 connections through a forward / socat', _ratio('forward', 'library', 'socat', 'many')),
+    ('64 MiB through a forward, speed / socat', _ratio('forward', 'library', 'socat', 'bulk', inverse=True)),
     ('sandbox exec / crun exec', _ratio('exec', 'command', 'crun')),
 ]
 
