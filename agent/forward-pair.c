@@ -53,8 +53,10 @@ static enum ag_pair_state move(struct ag_pair *pair, int from, char *buffer, siz
     for (int turn = 0; turn < TURNS; turn++) {
         ssize_t n, sent;
 
-        if (!pair->readable[from] || !pair->writable[to])
+        if (!pair->readable[from])
             return AG_PAIR_WAITS;
+        if (!pair->writable[to]) /* for who is gone nobody waits: else a side that never reads could keep what is dead for ever */
+            return pair->failed[from] || pair->deaf[from] ? AG_PAIR_BROKEN : AG_PAIR_WAITS;
         n = SB_RETRY(recv(pair->fd[from], buffer, size, MSG_PEEK | MSG_DONTWAIT));
         if (n < 0 && errno == EAGAIN) {
             pair->readable[from] = 0;
@@ -67,7 +69,7 @@ static enum ag_pair_state move(struct ag_pair *pair, int from, char *buffer, siz
         sent = SB_RETRY(send(pair->fd[to], buffer, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL));
         if (sent < 0 && errno == EAGAIN) {
             pair->writable[to] = 0;
-            return AG_PAIR_WAITS;
+            continue;
         }
         if (sent < 0) { /* nobody takes it; but what that side said before its end is still to be passed on */
             pair->deaf[to] = 1;

@@ -234,6 +234,27 @@ START_TEST(pair_share)
 }
 END_TEST
 
+/* Both directions stand, and then one side is gone: what was on its way to the other is given up, for that may never read. */
+START_TEST(pair_stalled_and_reset)
+{
+    static char block[1 << 16];
+    int *gone = _i ? &server : &client, other = _i ? client : server;
+
+    for (int idle = 0; idle < 20; idle++) { /* until neither takes more */
+        ssize_t n = send(client, block, sizeof block, MSG_DONTWAIT), m = send(other, block, sizeof block, MSG_DONTWAIT);
+
+        if (n > 0 || m > 0)
+            idle = 0;
+        ck_assert_int_eq(go(), AG_PAIR_WAITS);
+        while (_i && send(server, block, sizeof block, MSG_DONTWAIT) > 0)
+            idle = 0;
+    }
+    reset(gone);
+    ag_pair_event(&pair, _i, EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP);
+    ck_assert_int_eq(ag_pair_move(&pair, buffer, sizeof buffer), AG_PAIR_BROKEN);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("forward pair");
@@ -247,6 +268,7 @@ int main(void)
     tcase_add_test(tc, pair_last_word);
     tcase_add_test(tc, pair_error_after_end);
     tcase_add_test(tc, pair_share);
+    tcase_add_loop_test(tc, pair_stalled_and_reset, 0, 2);
     suite_add_tcase(suite, tc);
     return sbtest_main(suite);
 }

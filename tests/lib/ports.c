@@ -140,7 +140,7 @@ static int below(pid_t pid, pid_t top)
     return 0;
 }
 
-int ports_helpers(pid_t *pids, int max)
+int ports_processes(const char *name, pid_t *pids, int max)
 {
     DIR *proc = opendir("/proc");
     struct dirent *d;
@@ -151,7 +151,7 @@ int ports_helpers(pid_t *pids, int max)
         pid_t pid = isdigit((unsigned char)d->d_name[0]) ? atoi(d->d_name) : 0;
         char comm[32];
 
-        if (pid > 0 && parent_of(pid, comm) > 0 && strcmp(comm, "sandbox-forward") == 0 && below(pid, getpid())) {
+        if (pid > 0 && parent_of(pid, comm) > 0 && strcmp(comm, name) == 0 && below(pid, getpid())) {
             if (n < max)
                 pids[n] = pid;
             n++;
@@ -159,6 +159,38 @@ int ports_helpers(pid_t *pids, int max)
     }
     closedir(proc);
     return n;
+}
+
+int ports_helpers(pid_t *pids, int max)
+{
+    return ports_processes("sandbox-forward", pids, max);
+}
+
+long ports_cpu_ms(pid_t pid)
+{
+    unsigned long user = 0, system = 0;
+    char path[64], *text, *end;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    text = box_read(path);
+    end = strrchr(text, ')');
+    ck_assert(end && sscanf(end, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) == 2);
+    free(text);
+    return (long)(user + system) * 1000 / sysconf(_SC_CLK_TCK);
+}
+
+long ports_rss_kib(pid_t pid)
+{
+    char path[64], *text, *at;
+    long kib = -1;
+
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    text = box_read(path);
+    at = strstr(text, "VmRSS:");
+    if (at)
+        sscanf(at, "VmRSS: %ld", &kib);
+    free(text);
+    return kib;
 }
 
 int ports_descriptors(pid_t pid)

@@ -22,9 +22,14 @@ void ports_pattern(char *block, size_t size, size_t offset);
 unsigned long long ports_hash(const char *data, size_t size, unsigned long long hash);
 #define PORTS_HASH_INIT 0xcbf29ce484222325ull
 
-/* The processes of forwards below this one: how many (at most `max` pids stored). */
+/* Processes of a name below this one: how many (at most `max` pids stored). */
+int ports_processes(const char *comm, pid_t *pids, int max);
+/* Those of forwards. */
 int ports_helpers(pid_t *pids, int max);
 /* Open descriptors of a process, -1: it can't be looked at. */
 int ports_descriptors(pid_t pid);
+/* Processor time in ms, and resident memory in KiB. */
+long ports_cpu_ms(pid_t pid);
+long ports_rss_kib(pid_t pid);
 
 #endif
