@@ -61,15 +61,15 @@ static void settle(struct link *l, int keep)
         l->fd = sb_close(l->fd);
 }
 
+static void on_link(struct link *l);
+
 static void ask(struct link *l)
 {
     struct sb_request request = { .type = SB_REQUEST_DIAL, .port = port, .timeout_ms = DIAL_MS };
 
     l->retry = 0;
-    if (ag_send(l->fd, &request, sizeof request, -1, MSG_DONTWAIT) < 0) {
-        answer(l->which, SB_STEP_STATE, errno, -1);
-        settle(l, 0);
-    }
+    if (ag_send(l->fd, &request, sizeof request, -1, MSG_DONTWAIT) < 0)
+        on_link(l); /* it is closed, perhaps with a word why */
 }
 
 static int connect_to_init(struct link *l)
@@ -133,10 +133,13 @@ static void on_link(struct link *l)
     int fds[4];
     size_t n_fds;
     ssize_t n = ag_receive(l->fd, &reply, sizeof reply, fds, &n_fds);
-    int broken = n != (ssize_t)sizeof reply || !l->busy;
+    int broken;
 
+    if (n == -ECONNRESET) /* our request was not read; an answer may still be there */
+        n = ag_receive(l->fd, &reply, sizeof reply, fds, &n_fds);
     if (n == -EAGAIN)
         return;
+    broken = n != (ssize_t)sizeof reply || !l->busy;
     if (!broken && reply.type == SB_REPLY_DIALED && n_fds == 1) {
         answer(l->which, 0, 0, fds[0]);
         settle(l, 1);

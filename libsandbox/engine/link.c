@@ -53,6 +53,15 @@ static int blob_memfd(const char *blob, size_t size, struct sandbox_error **erro
     return r ? sb_fail_errno(error, -r, "request", "the arguments can't be passed") : SB_TAKE_FD(fd);
 }
 
+/* It closed, but not without a word: that it has no place for us, say. The first call may give the error of a connection that was closed with
+ * our request unread. */
+static int has_answer(int fd)
+{
+    char byte;
+
+    return SB_RETRY(recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT)) > 0 || SB_RETRY(recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT)) > 0;
+}
+
 int sb_link_send(int fd, const struct sb_request *request, const char *blob, const int *fds, size_t n_fds,
                  struct sandbox_error **error)
 {
@@ -94,7 +103,8 @@ int sb_link_send(int fd, const struct sb_request *request, const char *blob, con
         struct pollfd p = { .fd = fd, .events = POLLOUT };
 
         if (errno == EPIPE || errno == ECONNRESET)
-            return sb_fail(error, SB_ARGS(SANDBOX_ENOTRUNNING, .sys_errno = errno, .phase = "request"), "the sandbox ended");
+            return has_answer(fd) ? 0
+                                  : sb_fail(error, SB_ARGS(SANDBOX_ENOTRUNNING, .sys_errno = EPIPE, .phase = "request"), "the sandbox ended");
         if (errno != EAGAIN || poll(&p, 1, sb_left_ms(until)) == 0)
             return sb_fail_errno(error, errno, "request", "the request can't be sent");
     }
@@ -127,7 +137,7 @@ int sb_link_await(int fd, int close_fd, int64_t timeout_ms, struct sb_reply *ret
         char space[CMSG_SPACE(sizeof(int))];
     } control;
     int64_t until = sb_deadline(timeout_ms);
-    int got;
+    int got, reset = 0;
 
     for (;;) {
         struct iovec iov = { ret, sizeof *ret };
@@ -143,6 +153,10 @@ int sb_link_await(int fd, int close_fd, int64_t timeout_ms, struct sb_reply *ret
             if (!p[0].revents && sb_left_ms(until) == 0)
                 return sb_fail(error, SB_ARGS(SANDBOX_ETIMEDOUT, .sys_errno = ETIMEDOUT, .phase = "reply"),
                                "the sandbox's init did not answer in time");
+            continue;
+        }
+        if (n < 0 && errno == ECONNRESET && !reset) { /* our request was not read; an answer may still be there */
+            reset = 1;
             continue;
         }
         if (n <= 0)
