@@ -146,6 +146,9 @@ static void on_link(struct link *l)
     } else if (!broken && reply.type == SB_REPLY_FAILED && reply.step && !n_fds) {
         answer(l->which, reply.step, reply.sys_errno, -1);
         settle(l, reply.step != SB_STEP_BUSY); /* there was no place for this link at all */
+    } else if (n == -EMSGSIZE && l->busy) { /* more than was asked for, or this process or machine has no descriptor for it */
+        answer(l->which, SB_STEP_DIAL, EMFILE, -1);
+        settle(l, 0);
     } else {
         if (l->busy)
             answer(l->which, SB_STEP_STATE, n < 0 ? (int)-n : EPIPE, -1);

@@ -223,7 +223,7 @@ static void end_all(void)
 static void on_answer(void)
 {
     for (int i = 0; i < AG_FORWARD_DIALS; i++) {
-        struct ag_forward_answer answer;
+        struct ag_forward_answer answer = { .which = AG_FORWARD_NOBODY };
         struct connection *c;
         int fds[4];
         size_t n_fds;
@@ -231,8 +231,12 @@ static void on_answer(void)
 
         if (n == -EAGAIN)
             return;
-        if (n != (ssize_t)sizeof answer)
+        if (n == -EMSGSIZE && !answer.step) { /* the machine has no descriptor for it */
+            answer.step = SB_STEP_DIAL;
+            answer.sys_errno = ENFILE;
+        } else if (n != (ssize_t)sizeof answer) {
             _exit(1);
+        }
         if (answer.which == AG_FORWARD_LOST) {
             end_all();
             continue;

@@ -14,6 +14,7 @@ int ag_forward_main(int argc, char **argv);
 
 /* ---- between relay and dialer, over a SEQPACKET socket ---- */
 enum { AG_FORWARD_DIALS = 16 };              /* asked for and not yet answered: the relay asks for no more */
+#define AG_FORWARD_NOBODY (UINT32_MAX - 1)
 #define AG_FORWARD_LOST UINT32_MAX           /* as `which`: init is gone, and with it everything that was dialled */
 
 struct ag_forward_ask {

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -146,6 +147,39 @@ START_TEST(endpoint_f40_at_once)
     for (int i = 0; i < MANY; i++)
         close(fds[i]);
     await_active(0);
+    ck_assert_int_eq(status_of().failed, 0);
+    sandbox_exec_unref(server);
+}
+END_TEST
+
+/* With few descriptors the helper serves as many as it can, and the others after them. */
+START_TEST(endpoint_f40_few_descriptors)
+{
+    enum { MANY = 120 };
+    struct sandbox_exec *server = ports_serve(sandbox, PORT, "echo", NULL, NULL);
+    struct rlimit limit;
+    int fds[MANY], port;
+
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max = 160; /* 64 connections of two descriptors, and 32 for the rest */
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    port = open_forward();
+    for (int i = 0; i < MANY; i++) {
+        fds[i] = ports_connect(port);
+        ck_assert_int_ge(fds[i], 0);
+    }
+    for (int i = 0; i < 64; i++)
+        ck_assert(ports_echoes(fds[i]));
+    usleep(100000);
+    ck_assert_int_eq(status_of().active, 64);
+    for (int i = 0; i < 64; i++)
+        close(fds[i]);
+    for (int i = 64; i < MANY; i++) {
+        ck_assert(ports_echoes(fds[i]));
+        close(fds[i]);
+    }
+    await_active(0);
+    ck_assert_int_eq(status_of().accepted, MANY);
     ck_assert_int_eq(status_of().failed, 0);
     sandbox_exec_unref(server);
 }
@@ -341,6 +375,7 @@ int main(void)
     tcase_add_test(tc, endpoint_f31);
     tcase_add_test(tc, endpoint_f40);
     tcase_add_test(tc, endpoint_f40_at_once);
+    tcase_add_test(tc, endpoint_f40_few_descriptors);
     tcase_add_test(tc, endpoint_f41);
     tcase_add_loop_test(tc, endpoint_f42, 0, 2);
     tcase_add_test(tc, endpoint_f42_last_word);
