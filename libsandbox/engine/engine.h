@@ -216,6 +216,10 @@ int sb_exits_find(const struct sb_record *record, const uint8_t exec_id[32], str
 void sb_exit_result(const struct sb_exit *exit, struct sandbox_exec_result *ret);
 /* A pidfd; -ESRCH: there is none, or none any more. */
 int sb_keeper_open(const struct sb_engine *engine, const struct sb_record *record);
+/* 1: the record says that there was one, and it ended before it could say how its init did. */
+int sb_keeper_was_killed(const struct sb_engine *engine, const struct sb_record *record);
+/* Puts how the daemon ended into an inspect document that doesn't know. */
+void sb_exits_complete(struct sb_engine *engine, const char *id, json_t *document);
 /* Waits for a keeper whose init is gone, so that all is written down. */
 void sb_keeper_await(const struct sb_engine *engine, const struct sb_record *record, int64_t timeout_ms);
 

@@ -122,3 +122,37 @@ void sb_keeper_await(const struct sb_engine *engine, const struct sb_record *rec
     if (fd >= 0)
         SB_RETRY(poll(&p, 1, (int)timeout_ms));
 }
+
+int sb_keeper_was_killed(const struct sb_engine *engine, const struct sb_record *record)
+{
+    SB_CLOSE int folder = -1;
+    int fd;
+
+    if (!sb_launch_is_kept(record))
+        return 0;
+    fd = sb_keeper_open(engine, record);
+    sb_close(fd);
+    if (fd != -ESRCH)
+        return 0;
+    folder = sb_log_folder(record);
+    return folder >= 0 && faccessat(folder, "exit", F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
+}
+
+void sb_exits_complete(struct sb_engine *engine, const char *id, json_t *document)
+{
+    static const uint8_t of_daemon[32];
+    json_t *daemon = json_object_get(document, "daemon");
+    struct sb_record record = SB_RECORD_INIT;
+    struct sandbox_exec_result result;
+    struct sb_exit found = { 0 };
+    const char *state = sb_json_str(daemon, "state");
+
+    if (!state || strcmp(state, "exited") || sb_json_int(daemon, "code", 0) != -1 || sb_json_int(daemon, "signal", 0))
+        return;
+    if (!sb_record_open(engine, id, SB_LOCK_NONE, &record, NULL) && !sb_exits_find(&record, of_daemon, &found) && found.has_ended) {
+        sb_exit_result(&found, &result);
+        json_object_set_new(daemon, "code", json_integer(result.code));
+        json_object_set_new(daemon, "signal", json_integer(result.signal));
+    }
+    sb_record_clear(&record);
+}

@@ -89,7 +89,7 @@ static void find_silent(struct sb_engine *engine, const struct sb_record *record
             snprintf(cause, 256, "its owner ended");
         } else {
             *ret_state = "failed";
-            snprintf(cause, 256, "its init died");
+            snprintf(cause, 256, sb_keeper_was_killed(engine, record) ? "its keeper was killed" : "its init died");
         }
     }
 }
@@ -228,8 +228,13 @@ int sb_inspect_one(struct sb_engine *engine, const char *id, json_t **ret_json, 
 
 int sb_engine_inspect(struct sb_driver *driver, const char *id, json_t **ret_json, struct sandbox_error **error)
 {
+    int r;
+
     sb_children_reap((struct sb_engine *)driver);
-    return sb_inspect_one((struct sb_engine *)driver, id, ret_json, error);
+    r = sb_inspect_one((struct sb_engine *)driver, id, ret_json, error);
+    if (!r)
+        sb_exits_complete((struct sb_engine *)driver, id, *ret_json);
+    return r;
 }
 
 /* A handle needs no document: only that there is something which is not still being made. */
