@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MARKER_MAX = 65536, TAIL_BYTES = 2048, TAIL_TEXT = 512 };
+enum { MARKER_MAX = 65536, TAIL_BYTES = 2048, TAIL_TEXT = 352 }; /* with what stands before it, within an error's hint */
 
 struct sandbox_log {
     struct sandbox_host *host;
