@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,6 +131,8 @@ static int64_t copy_stream(const struct ag_files *f, int from, int to, int appen
     for (;;) {
         ssize_t n = SB_RETRY(read(from, buffer, sizeof buffer));
 
+        if (n < 0 && errno == EAGAIN && au_wait(from, POLLIN) == 0)
+            continue;
         if (n < 0)
             au_fail(SANDBOX_EIO, errno, NULL, "reading what goes to '%.512s'", f->path);
         if (n == 0)
@@ -255,9 +258,13 @@ static void send_out(const struct ag_files *f, int fd, int64_t end)
 
         if (n < 0 && errno == EINVAL) { /* whoever is at the other end doesn't take it so */
             n = SB_RETRY(pread(fd, buffer, want < sizeof buffer ? want : sizeof buffer, at));
-            if (n > 0 && sb_write_all(f->data, buffer, (size_t)n) < 0)
-                au_fail(SANDBOX_EIO, errno, NULL, "writing what comes from '%.512s'", f->path);
+            if (n > 0)
+                n = SB_RETRY(write(f->data, buffer, (size_t)n));
         }
+        if (n < 0 && errno == EAGAIN && au_wait(f->data, POLLOUT) == 0)
+            continue;
+        if (n < 0 && errno == EPIPE)
+            au_fail(SANDBOX_EIO, EPIPE, NULL, "who reads the file has closed it");
         if (n < 0)
             ag_files_fail("reading", f->path, errno);
         if (n == 0)

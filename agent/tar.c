@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reading a tar: ustar, pax, and what GNU tar adds (long names, large numbers, holes). The file server's own reader, and not the archive
+ * Reading a tar: ustar, pax, and what GNU tar adds (long names, large numbers, holes). A reader of its own for the file server, not the archive
  * library that the unpack helper links: that one converts names by the C library's modules, which would be looked up in the sandbox's
  * own root, and is five times all of init. Every length is checked; what is wrong ends the process by au_fail(). Names are bytes. */
 #include "tar.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,9 @@ static size_t fill(struct ag_tar *tar)
 
     if (tar->at == tar->have)
         tar->at = tar->have = 0;
-    n = SB_RETRY(read(tar->fd, tar->buffer + tar->have, TAR_BUFFER - tar->have));
+    while ((n = SB_RETRY(read(tar->fd, tar->buffer + tar->have, TAR_BUFFER - tar->have))) < 0 && errno == EAGAIN)
+        if (au_wait(tar->fd, POLLIN))
+            break;
     if (n < 0)
         au_fail(SANDBOX_EIO, errno, NULL, "reading the archive");
     tar->have += (size_t)n;

@@ -19,6 +19,8 @@ void au_fail(int code, int sys_errno, const char *hint, const char *format, ...)
 /* An errno while the destination was written: ENOSPC and the like keep their code. */
 void au_fail_errno(int sys_errno, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
 
+/* Waits until a descriptor that somebody else made non-blocking can be read (POLLIN) or written. 0 or -errno. */
+int au_wait(int fd, short events);
 /* How far au_pack() or an unpacking came: bytes of content, entries. */
 void au_note(int64_t bytes, int64_t entries);
 

@@ -140,7 +140,11 @@ static const int allowed[] = {
     SYS_read, SYS_pread64, SYS_write, SYS_pwrite64, SYS_lseek, SYS_close, SYS_fstat, SYS_newfstatat, SYS_statx, SYS_openat,
     SYS_openat2, SYS_getdents64, SYS_fcntl, SYS_readlinkat, SYS_mkdirat, SYS_mknodat, SYS_symlinkat, SYS_linkat, SYS_unlinkat,
     SYS_renameat2, SYS_fchown, SYS_fchownat, SYS_fchmod, SYS_fchmodat, SYS_utimensat, SYS_ftruncate, SYS_fsetxattr,
-    SYS_fgetxattr, SYS_flistxattr, SYS_fstatfs, SYS_syncfs, SYS_munmap, SYS_mremap, SYS_brk, SYS_madvise, SYS_futex, SYS_rt_sigaction,
+    SYS_fgetxattr, SYS_flistxattr, SYS_fstatfs, SYS_ppoll,
+#ifdef SYS_poll
+    SYS_poll,
+#endif
+    SYS_syncfs, SYS_munmap, SYS_mremap, SYS_brk, SYS_madvise, SYS_futex, SYS_rt_sigaction,
     SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_restart_syscall, SYS_sendto, SYS_getrandom, SYS_clock_gettime, SYS_gettimeofday,
     SYS_sysinfo, SYS_getpid, SYS_gettid, SYS_tgkill, SYS_exit, SYS_exit_group,
 #ifdef SYS_renameat

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The packer's job: a folder of this machine as a tar, for an image or for a sandbox. */
+ * Folders of this machine: packed as a tar, for an image or for a sandbox; unpacked from what a sandbox sends. */
+#include "put.h"
 #include "unpack.h"
 
 #include <errno.h>
@@ -18,4 +19,30 @@ void au_job_pack(const struct sb_unpack_plan *plan, int out)
     how.dest_dev = st.st_dev;
     how.dest_ino = st.st_ino;
     au_pack(&how);
+}
+
+void au_job_pack_live(const struct sb_unpack_plan *plan, int out)
+{
+    static struct sb_unpack_result result;
+    struct au_pack how = {
+        .source = SB_UNPACK_FD_SOURCE, .out = out, .top = ".", .live = 1, .one_owner = !!(plan->flags & SB_UNPACK_ONE_OWNER),
+        .own_uid = plan->map.uid, .own_gid = plan->map.gid, .max_bytes = plan->max_bytes, .max_entries = plan->max_entries,
+    };
+
+    au_notes = 1;
+    au_pack(&how);
+    au_send_result(&result);
+}
+
+/* What a sandbox has becomes a folder of the machine: its owner is who asked for it, and nobody's rights come along. */
+void au_job_tree(const struct sb_unpack_plan *plan, int root)
+{
+    int keep = !!(plan->flags & SB_UNPACK_KEEP_OWNERS);
+    struct au_put how = {
+        .in = SB_UNPACK_FD_SOURCE, .root = root, .root_made = !(plan->flags & SB_UNPACK_MERGE), .map = &plan->map, .uid = keep ? -1 : 0,
+        .gid = keep ? -1 : 0, .mode = -1, .tame = 1, .max_bytes = plan->max_bytes, .max_entries = plan->max_entries,
+    };
+    int64_t bytes, entries;
+
+    au_put(&how, &bytes, &entries);
 }

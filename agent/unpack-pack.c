@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <sys/xattr.h>
@@ -25,8 +26,17 @@ enum { ATTRIBUTES_MAX = 65536, NAMES_BYTES_MAX = 512 << 20 };
 
 static void flush(struct au_packing *pack)
 {
-    int r = sb_write_all(pack->how->out, pack->buffer, pack->used);
+    size_t done = 0;
+    int r = 0;
 
+    while (done < pack->used && !r) {
+        ssize_t n = SB_RETRY(write(pack->how->out, pack->buffer + done, pack->used - done));
+
+        if (n >= 0)
+            done += (size_t)n;
+        else
+            r = errno == EAGAIN ? au_wait(pack->how->out, POLLOUT) : -errno;
+    }
     pack->used = 0;
     if (r == -EPIPE && !pack->how->live)
         _exit(1); /* the unpacking side has failed and said why */
@@ -157,6 +167,20 @@ static int64_t id(const struct au_packing *pack, uint32_t seen, int64_t own)
     return pack->how->one_owner || seen == own ? 0 : (int64_t)seen;
 }
 
+/* A fraction counts away from zero: half a second before the beginning is -0.5. */
+static size_t time_text(const struct timespec *t, char *text, size_t size)
+{
+    if (t->tv_sec >= 0 || !t->tv_nsec)
+        return (size_t)snprintf(text, size, "%lld.%09ld", (long long)t->tv_sec, t->tv_nsec);
+    return (size_t)snprintf(text, size, "-%lld.%09ld", -((long long)t->tv_sec + 1), 1000000000 - t->tv_nsec);
+}
+
+/* Says that names are bytes, which GNU tar complains about: in a live folder only where one is no UTF-8. */
+static int is_binary(const struct au_packing *pack, const char *link)
+{
+    return !pack->how->live || !sb_utf8_valid(pack->path, strlen(pack->path)) || (link && !sb_utf8_valid(link, strlen(link)));
+}
+
 static void count_entry(struct au_packing *pack, int64_t size)
 {
     const struct au_pack *how = pack->how;
@@ -186,7 +210,7 @@ void au_pack_entry(struct au_packing *pack, const struct stat *st, char type, co
         au_pax_add(pack, "GNU.sparse.name", pack->path, strlen(pack->path));
         au_pax_add(pack, "GNU.sparse.realsize", time, (size_t)snprintf(time, sizeof time, "%lld", (long long)st->st_size));
     }
-    if (strlen(pack->path) > 100 || map_size >= 0 || (link && strlen(link) > 100))
+    if ((strlen(pack->path) > 100 || map_size >= 0 || (link && strlen(link) > 100)) && is_binary(pack, link))
         au_pax_add(pack, "hdrcharset", "BINARY", 6);
     if (map_size >= 0)
         memcpy(header.name, "GNUSparseFile.0/file", 20); /* what a reader shows that doesn't know holes */
@@ -200,7 +224,7 @@ void au_pack_entry(struct au_packing *pack, const struct stat *st, char type, co
     number(pack, header.size, sizeof header.size, "size", size);
     octal(header.mtime, sizeof header.mtime, st->st_mtim.tv_sec < 0 ? 0 : st->st_mtim.tv_sec & 077777777777);
     if (st->st_mtim.tv_nsec || st->st_mtim.tv_sec < 0 || st->st_mtim.tv_sec > 077777777777)
-        au_pax_add(pack, "mtime", time, (size_t)snprintf(time, sizeof time, "%lld.%09ld", (long long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec));
+        au_pax_add(pack, "mtime", time, time_text(&st->st_mtim, time, sizeof time));
     octal(header.major, sizeof header.major, type == '3' || type == '4' ? major(st->st_rdev) & 07777777 : 0);
     octal(header.minor, sizeof header.minor, type == '3' || type == '4' ? minor(st->st_rdev) & 07777777 : 0);
     if (fd >= 0)

@@ -2,7 +2,9 @@
  * Names in archives, made plain before they are used. ".." is refused and not resolved: no honest archive has it. */
 #include "tree.h"
 
+#include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <string.h>
 
 const char *au_path_clean(const char *path, char clean[AU_PATH_MAX])
@@ -51,4 +53,14 @@ const char *au_path_split(const char *clean, char parent[AU_PATH_MAX])
     memcpy(parent, clean, (size_t)(slash - clean));
     parent[slash - clean] = 0;
     return slash + 1;
+}
+
+int au_wait(int fd, short events)
+{
+    struct pollfd p = { .fd = fd, .events = events };
+
+    while (poll(&p, 1, -1) < 0)
+        if (errno != EINTR)
+            return -errno;
+    return 0;
 }

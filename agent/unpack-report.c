@@ -3,6 +3,7 @@
 #include "unpack.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +25,8 @@ void au_send_result(struct sb_unpack_result *result)
     au_send(result, sizeof *result);
 }
 
+const char *au_empty_folder;
+
 static void __attribute__((noreturn)) fail(int code, int sys_errno, const char *hint, const char *format, va_list ap)
 {
     static struct sb_unpack_result result;
@@ -37,6 +40,8 @@ static void __attribute__((noreturn)) fail(int code, int sys_errno, const char *
     n = strlen(result.message);
     if (sys_errno)
         snprintf(result.message + n, sizeof result.message - n, ": %s", strerror(sys_errno));
+    if (au_empty_folder)
+        unlinkat(SB_UNPACK_FD_PARENT, au_empty_folder, AT_REMOVEDIR);
     au_send_result(&result);
     _exit(1);
 }
@@ -94,9 +99,12 @@ void au_progress(enum sb_unpack_phase phase, int64_t done, int64_t entries)
         _exit(3);
 }
 
+int au_notes;
+
 void au_note(int64_t bytes, int64_t entries)
 {
-    au_progress(SB_UNPACK_PHASE_PACK, bytes, entries);
+    if (au_notes)
+        au_progress(SB_UNPACK_PHASE_PACK, bytes, entries);
 }
 
 void au_digest_text(struct sha256_ctx *sha, char text[SB_UNPACK_DIGEST_SIZE])

@@ -53,9 +53,11 @@ struct helper {
 static const uint64_t user_only = CLONE_NEWUSER;
 static const uint64_t walls = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
 
+/* A folder `name` in PARENT, which goes when its making fails. */
 static int writes_layer(const struct sb_unpack_plan *plan)
 {
-    return plan->job == SB_UNPACK_LAYER || plan->job == SB_UNPACK_FOLDER;
+    return plan->job == SB_UNPACK_LAYER || plan->job == SB_UNPACK_FOLDER ||
+           (plan->job == SB_UNPACK_TREE && !(plan->flags & SB_UNPACK_MERGE));
 }
 
 static int string_ends(const char *text, size_t size)
@@ -72,7 +74,7 @@ static void receive_plan(struct helper *helper)
         _exit(2);
     if (n != (ssize_t)sizeof *plan || plan->magic != SB_UNPACK_MAGIC || plan->size != sizeof *plan ||
         !string_ends(plan->digest, sizeof plan->digest) || !string_ends(plan->diff_id, sizeof plan->diff_id) ||
-        !string_ends(plan->name, sizeof plan->name))
+        !string_ends(plan->name, sizeof plan->name) || !string_ends(plan->final, sizeof plan->final))
         au_fail(SANDBOX_EPROTOCOL, 0, "install the library and its programs from one version",
                 "the unpack helper and the library are of different versions");
     helper->map = plan->map;
@@ -221,6 +223,21 @@ static void run_packer(struct helper *helper)
     au_job_pack(&helper->plan, FD_OUT);
 }
 
+static void run_live_packer(struct helper *helper)
+{
+    keep_descriptors(-1, -1, SB_UNPACK_FD_DEST);
+    au_confine(AU_ROLE_PACKER, &helper->plan, SB_UNPACK_FD_SOURCE, -1);
+    au_job_pack_live(&helper->plan, FD_OUT);
+}
+
+static void run_tree(struct helper *helper)
+{
+    au_empty_folder = NULL;
+    keep_descriptors(-1, helper->dest, -1);
+    au_confine(AU_ROLE_WRITER, &helper->plan, -1, SB_UNPACK_FD_DEST);
+    au_job_tree(&helper->plan, SB_UNPACK_FD_DEST);
+}
+
 static void run_remover(struct helper *helper)
 {
     /* after a failed layer it lies in PARENT */
@@ -310,21 +327,34 @@ static void watch(struct helper *helper)
 /* ---- the jobs' settings */
 
 /* ROOT: the destination through a mount that maps the worker's ids to what they stand for on disk. */
-static int idmapped(struct helper *helper)
+static int idmapped_mount(struct helper *helper, int folder)
 {
     struct mount_attr attr = { .attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC };
-    SB_CLOSE int tree = (int)syscall(SYS_open_tree, SB_UNPACK_FD_DEST, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    int tree = (int)syscall(SYS_open_tree, folder, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
     SB_CLOSE int userns = -1;
-    int fd;
 
     if (tree < 0)
-        au_fail(SANDBOX_EDENIED, errno, NULL, "making a mount of the layer's folder");
+        return -errno;
     userns = ag_userns_hold(helper->proc, &helper->map, 0);
     if (userns < 0)
         fail_clone(-userns);
     attr.userns_fd = (uint64_t)userns;
-    if (syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
-        au_fail(SANDBOX_EUNSUPPORTED, errno, "put the state root on ext4, xfs or btrfs",
+    if (syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0) {
+        int r = -errno;
+
+        sb_close(tree);
+        return r;
+    }
+    return tree;
+}
+
+static int idmapped(struct helper *helper)
+{
+    SB_CLOSE int tree = idmapped_mount(helper, SB_UNPACK_FD_DEST);
+    int fd;
+
+    if (tree < 0)
+        au_fail(SANDBOX_EUNSUPPORTED, -tree, "put the state root on ext4, xfs or btrfs",
                 "the state root's file system can't be mounted with mapped ids");
     fd = sb_open_beneath(tree, ".", O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0)
@@ -347,6 +377,60 @@ static void start_layer(struct helper *helper)
     }
     start(helper, walls, run_unpacker);
     helper->pipe[0] = sb_close(helper->pipe[0]);
+}
+
+/* Where the caller's folder can't be mounted with mapped ids (an overlay, a network's), root's worker has root's own id there and no right
+ * that goes with it: its namespace has that id alone. Who asked for the owners that it has inside is told that it can't be. */
+static void start_tree(struct helper *helper)
+{
+    const struct sb_unpack_plan *plan = &helper->plan;
+    SB_CLOSE int tree = -1;
+    int folder = SB_UNPACK_FD_DEST;
+
+    if (!(plan->flags & SB_UNPACK_MERGE)) {
+        if (mkdirat(SB_UNPACK_FD_PARENT, plan->name, 0700) < 0)
+            au_fail_errno(errno, "making '%s'", plan->final);
+        au_empty_folder = plan->name;
+        folder = openat(SB_UNPACK_FD_PARENT, plan->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (folder < 0)
+            au_fail_errno(errno, "opening '%s'", plan->final);
+    }
+    helper->dest = folder;
+    if (helper->map.privilege == SB_PRIVILEGE_ROOT && (tree = idmapped_mount(helper, folder)) >= 0) {
+        helper->dest = sb_open_beneath(tree, ".", O_RDONLY | O_DIRECTORY, 0);
+        if (helper->dest < 0)
+            au_fail_errno(-helper->dest, "opening '%s'", plan->final);
+    } else if (helper->map.privilege == SB_PRIVILEGE_ROOT) {
+        if (plan->flags & SB_UNPACK_KEEP_OWNERS)
+            au_fail(SANDBOX_EUNSUPPORTED, -tree, "copy it to ext4, xfs or btrfs, or without the owners",
+                    "the file system of '%s' can't be mounted with mapped ids", plan->final);
+        helper->map.privilege = helper->plan.map.privilege = SB_PRIVILEGE_SINGLE;
+        helper->map.count = helper->plan.map.count = 1;
+    }
+    start(helper, walls, run_tree);
+    au_empty_folder = NULL; /* now it may hold something: see start_remover() */
+}
+
+/* It is whole: it gets its name, where nothing is or an empty folder. */
+static void finish_tree(struct helper *helper)
+{
+    const struct sb_unpack_plan *plan = &helper->plan;
+    struct sb_unpack_result result = { 0 };
+
+    if (plan->flags & SB_UNPACK_MERGE) {
+        au_send_result(&result);
+        return;
+    }
+    if (renameat2(SB_UNPACK_FD_PARENT, plan->name, SB_UNPACK_FD_PARENT, plan->final, RENAME_NOREPLACE) == 0 ||
+        (errno == EEXIST && renameat(SB_UNPACK_FD_PARENT, plan->name, SB_UNPACK_FD_PARENT, plan->final) == 0)) {
+        au_send_result(&result);
+        return;
+    }
+    helper->failed = 1;
+    result.code = errno == EEXIST || errno == ENOTEMPTY || errno == ENOTDIR ? SANDBOX_EEXISTS : SANDBOX_EIO;
+    result.sys_errno = errno;
+    snprintf(result.message, sizeof result.message, "something is there already: '%.200s'", plan->final);
+    au_send_result(&result);
 }
 
 static void start_remover(struct helper *helper)
@@ -379,6 +463,13 @@ int main(void)
     case SB_UNPACK_FOLDER:
         start_layer(&helper);
         break;
+    case SB_UNPACK_PACK:
+        start(&helper, 0, run_live_packer);
+        sb_close(SB_UNPACK_FD_DEST); /* the worker's alone: the reader is to see its end */
+        break;
+    case SB_UNPACK_TREE:
+        start_tree(&helper);
+        break;
     case SB_UNPACK_REMOVE:
         start_remover(&helper);
         break;
@@ -389,6 +480,8 @@ int main(void)
         au_fail(SANDBOX_EPROTOCOL, 0, NULL, "the unpack helper knows no job %u", helper.plan.job);
     }
     watch(&helper);
+    if (helper.plan.job == SB_UNPACK_TREE && !helper.failed && !helper.stopped)
+        finish_tree(&helper);
     if ((helper.failed || helper.stopped) && writes_layer(&helper.plan)) {
         helper.stopped = 1; /* nothing more is reported, and nobody is asked whether to go on */
         start_remover(&helper);

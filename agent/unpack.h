@@ -10,8 +10,12 @@
 #include <unpack-plan.h>
 
 /* ---- unpack-report.c: records to the library */
+/* A folder in PARENT that goes when this very process fails before its worker has begun. */
+extern const char *au_empty_folder;
 void au_send_result(struct sb_unpack_result *result);
 void au_send(const void *record, size_t size);
+/* Whether au_note() tells the library; else the unpacking side does. */
+extern int au_notes;
 /* At most ten a second, dropped when the library is behind. */
 void au_progress(enum sb_unpack_phase phase, int64_t done, int64_t entries);
 void au_digest_text(struct sha256_ctx *sha, char text[SB_UNPACK_DIGEST_SIZE]);
@@ -61,6 +65,9 @@ void au_job_scan(const struct sb_unpack_plan *plan);
 void au_job_inflate(const struct sb_unpack_plan *plan);
 void au_job_layer(const struct sb_unpack_plan *plan, int root);
 void au_job_pack(const struct sb_unpack_plan *plan, int out);
+void au_job_pack_live(const struct sb_unpack_plan *plan, int out);
+/* Its success is told by the helper, once the folder has its name. */
+void au_job_tree(const struct sb_unpack_plan *plan, int root);
 void au_job_remove(const struct sb_unpack_plan *plan);
 void au_job_adopt(const struct sb_unpack_plan *plan);
 

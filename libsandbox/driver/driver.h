@@ -195,6 +195,11 @@ struct sb_driver_ops {
     int (*folder_open)(struct sb_driver *driver, const char *id, const char *path, int64_t timeout_ms, struct sb_folder **ret_folder,
                        struct sandbox_error **error);
     int (*doctor)(struct sb_driver *driver, struct sb_op **ret_op, struct sandbox_error **error);
+    /* One of path and descriptor is there; options are of this library's size, with every field checked. */
+    int (*upload)(struct sb_driver *driver, const char *id, const char *source, const char *target,
+                  const struct sandbox_upload_options *options, struct sb_op **ret_op, struct sandbox_error **error);
+    int (*download)(struct sb_driver *driver, const char *id, const char *source, const char *target,
+                    const struct sandbox_download_options *options, struct sb_op **ret_op, struct sandbox_error **error);
     /* NULL where a host cannot: api/ then fails with EUNSUPPORTED naming the call and the backend. Any slot may be NULL. */
 };
 

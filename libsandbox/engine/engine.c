@@ -103,6 +103,8 @@ static const struct sb_driver_ops driver_ops = {
     .file = sb_engine_file,
     .folder_open = sb_engine_folder_open,
     .doctor = sb_engine_doctor,
+    .upload = sb_engine_upload,
+    .download = sb_engine_download,
 };
 
 /* Root: /var/lib/libsandbox; a user: by the account's home, from the machine's own file. No environment variable is read. */

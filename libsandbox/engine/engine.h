@@ -249,6 +249,10 @@ int sb_engine_volume_remove(struct sb_driver *driver, const char *name, struct s
 
 int sb_engine_file(struct sb_driver *driver, const char *id, const struct sb_file_call *call, struct sb_file_answer *ret_answer,
                    struct sandbox_error **error);
+int sb_engine_upload(struct sb_driver *driver, const char *id, const char *source, const char *target,
+                     const struct sandbox_upload_options *options, struct sb_op **ret_op, struct sandbox_error **error);
+int sb_engine_download(struct sb_driver *driver, const char *id, const char *source, const char *target,
+                       const struct sandbox_download_options *options, struct sb_op **ret_op, struct sandbox_error **error);
 int sb_engine_folder_open(struct sb_driver *driver, const char *id, const char *path, int64_t timeout_ms, struct sb_folder **ret_folder,
                           struct sandbox_error **error);
 int sb_engine_reconcile(struct sb_driver *driver, unsigned int flags, struct sb_op **ret_op, struct sandbox_error **error);

@@ -736,6 +736,9 @@ enum sandbox_file_type {
 #define SANDBOX_FILE_PARENTS (1u << 3)   /**< make missing folders above (0755, owned by the sandbox's root) */
 #define SANDBOX_FILE_RECURSIVE (1u << 4) /**< a folder with all that is in it */
 
+#define SANDBOX_FILE_MERGE (1u << 5)     /**< into a folder that is there: its other files stay */
+#define SANDBOX_FILE_KEEP_OWNERS (1u << 6) /**< owners as numbers, as they are inside; root only */
+
 /** A file as it was at one moment. */
 struct sandbox_file_info {
     size_t size;
@@ -817,6 +820,75 @@ SANDBOX_API int sandbox_folder_next(struct sandbox_folder *folder, int64_t timeo
                                     struct sandbox_file_info *info, struct sandbox_error **error);
 /** Ends the listing. NULL is allowed. Returns NULL. Since 0.1. */
 SANDBOX_API struct sandbox_folder *sandbox_folder_close(struct sandbox_folder *folder);
+
+/** What goes in or comes out. */
+enum sandbox_stream {
+    SANDBOX_STREAM_AUTO = 0, /**< a file or a folder, by what is there; not for descriptors */
+    SANDBOX_STREAM_TAR = 1,  /**< a tar (ustar, pax, GNU), not compressed */
+    SANDBOX_STREAM_FILE = 2  /**< one file's bytes */
+};
+
+struct sandbox_upload_options {
+    size_t size;
+    int format;           /**< enum sandbox_stream */
+    int source_fd;        /**< with source NULL: read to its end (a file: from where it stands; where it stands then is not said); -1: none */
+    unsigned int flags;   /**< PARENTS; EXCLUSIVE for one file */
+    int mode;             /**< of files, 0 to 07777; -1: as they come (bytes from a descriptor: as what is replaced, else 0644) */
+    int64_t uid;          /**< owner of everything; -1: as it comes */
+    int64_t gid;
+    int64_t max_bytes;    /**< ELIMIT beyond so many bytes of content; 0: no limit */
+    int64_t max_entries;  /**< ELIMIT beyond so many files and folders; 0: no limit */
+};
+#define SANDBOX_UPLOAD_OPTIONS_INIT { sizeof(struct sandbox_upload_options), 0, -1, 0, -1, -1, -1, 0, 0 }
+
+/**
+ * Copies into a sandbox that is created or running: a file of this machine to the path `target`, which it replaces when it is whole; or a
+ * folder's or tar's content into the folder `target`, made (0755) when it is not there. Modes, owners, times to the nanosecond, user
+ * attributes, symbolic and hard links, fifos and holes are kept; file capabilities are not. Names are any bytes; an entry may lie 128
+ * folders deep and have a path of 4,095 bytes.
+ *
+ * Owners from a path of this machine: the caller's own become 0:0, others stay as numbers. Where a sandbox has one id only everything
+ * becomes 0:0; elsewhere an owner that it has not is EUNSUPPORTED, naming the entry.
+ * A folder may change while it is read: what vanishes is left out, what shrinks is EBUSY. Sockets are left out.
+ * What an archive says is not believed: an absolute name, "..", or a name behind a symbolic link is EDAMAGED and a device EUNSUPPORTED, naming
+ * the entry; a folder never takes another file's place, nor the other way round (EEXISTS). A tar without its end mark is EDAMAGED.
+ * What was unpacked before a failure stays, but for the file under way. Other errors: as all calls on files; ENOTFOUND and EDENIED also for
+ * the source (field "source").
+ */
+SANDBOX_API int sandbox_upload(struct sandbox *sandbox, const char *source, const char *target,
+                               const struct sandbox_upload_options *options, int64_t timeout_ms, struct sandbox_error **error);
+/** The same as an operation; its progress counts bytes of content. Descriptors are duplicated here. Since 0.1. */
+SANDBOX_API int sandbox_upload_begin(struct sandbox *sandbox, const char *source, const char *target,
+                                     const struct sandbox_upload_options *options, struct sandbox_op **ret_op,
+                                     struct sandbox_error **error);
+
+struct sandbox_download_options {
+    size_t size;
+    int format;           /**< enum sandbox_stream; with a descriptor TAR or FILE */
+    int target_fd;        /**< with target NULL: written to; -1: none */
+    unsigned int flags;   /**< to a path: EXCLUSIVE (one file), MERGE, KEEP_OWNERS */
+    const char *top;      /**< TAR: what the first entry is called, a plain name; NULL: a folder ".", a file by its own name */
+    int64_t max_bytes;    /**< ELIMIT beyond so many bytes of content; 0: no limit. A sandbox is not trusted: choose one */
+    int64_t max_entries;  /**< ELIMIT beyond so many files and folders; 0: no limit */
+};
+#define SANDBOX_DOWNLOAD_OPTIONS_INIT { sizeof(struct sandbox_download_options), 0, -1, 0, NULL, 0, 0 }
+
+/**
+ * Copies out of a sandbox that is created or running: a file to the path `target` of this machine, which it replaces when it is whole; a
+ * folder to `target`, where nothing is or an empty folder (else EEXISTS), and which appears when it is whole; with MERGE into the folder
+ * that is there. Or as a stream into a descriptor. A link at the end of `source` is followed to a file or folder.
+ *
+ * What comes is hostile: a folder is unpacked by a confined helper process, which follows no link and makes nothing outside of it. Everything
+ * belongs to the caller unless KEEP_OWNERS asks otherwise; set-id bits are dropped, devices are EUNSUPPORTED, sockets left out.
+ * After a failure, a cancel or the death of this process nothing is left of it (with MERGE: what was copied before stays). Not flushed to
+ * the disk.
+ */
+SANDBOX_API int sandbox_download(struct sandbox *sandbox, const char *source, const char *target,
+                                 const struct sandbox_download_options *options, int64_t timeout_ms, struct sandbox_error **error);
+/** The same as an operation; its progress counts bytes of content. Descriptors are duplicated here. Since 0.1. */
+SANDBOX_API int sandbox_download_begin(struct sandbox *sandbox, const char *source, const char *target,
+                                       const struct sandbox_download_options *options, struct sandbox_op **ret_op,
+                                       struct sandbox_error **error);
 
 /* ------------------------------------------------------------------------------------------------- images ---- */
 

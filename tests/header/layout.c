@@ -113,6 +113,26 @@ AT(sandbox_file_info, bytes, 32);
 AT(sandbox_file_info, mtime_ns, 40);
 SIZE(sandbox_file_info, 48);
 
+AT(sandbox_upload_options, size, 0);
+AT(sandbox_upload_options, format, 8);
+AT(sandbox_upload_options, source_fd, 12);
+AT(sandbox_upload_options, flags, 16);
+AT(sandbox_upload_options, mode, 20);
+AT(sandbox_upload_options, uid, 24);
+AT(sandbox_upload_options, gid, 32);
+AT(sandbox_upload_options, max_bytes, 40);
+AT(sandbox_upload_options, max_entries, 48);
+SIZE(sandbox_upload_options, 56);
+
+AT(sandbox_download_options, size, 0);
+AT(sandbox_download_options, format, 8);
+AT(sandbox_download_options, target_fd, 12);
+AT(sandbox_download_options, flags, 16);
+AT(sandbox_download_options, top, 24);
+AT(sandbox_download_options, max_bytes, 32);
+AT(sandbox_download_options, max_entries, 40);
+SIZE(sandbox_download_options, 48);
+
 AT(sandbox_file_write_options, size, 0);
 AT(sandbox_file_write_options, mode, 8);
 AT(sandbox_file_write_options, flags, 12);
@@ -208,6 +228,11 @@ VALUE(SANDBOX_FILE_APPEND, 2);
 VALUE(SANDBOX_FILE_EXCLUSIVE, 4);
 VALUE(SANDBOX_FILE_PARENTS, 8);
 VALUE(SANDBOX_FILE_RECURSIVE, 16);
+VALUE(SANDBOX_FILE_MERGE, 32);
+VALUE(SANDBOX_FILE_KEEP_OWNERS, 64);
+VALUE(SANDBOX_STREAM_AUTO, 0);
+VALUE(SANDBOX_STREAM_TAR, 1);
+VALUE(SANDBOX_STREAM_FILE, 2);
 VALUE(SANDBOX_IMAGE_FORMAT_AUTO, 0);
 VALUE(SANDBOX_IMAGE_FORMAT_ROOTFS_FOLDER, 1);
 VALUE(SANDBOX_IMAGE_FORMAT_ROOTFS_TAR, 2);

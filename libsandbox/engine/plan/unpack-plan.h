@@ -20,7 +20,7 @@ enum sb_unpack_fd {
     SB_UNPACK_FD_SOCKET = 0,
     SB_UNPACK_FD_SOURCE = 3,
     SB_UNPACK_FD_DEST = 4,
-    SB_UNPACK_FD_PARENT = 5 /* LAYER, FOLDER: the folder that dest lies in by `name`, so that a failed dest can be removed */
+    SB_UNPACK_FD_PARENT = 5 /* LAYER, FOLDER, TREE: the folder that dest lies in by `name`, so that a failed dest can be removed */
 };
 
 enum sb_unpack_job {
@@ -30,15 +30,21 @@ enum sb_unpack_job {
     SB_UNPACK_LAYER = 4,    /* source is a layer → unpacked into the folder that dest is */
     SB_UNPACK_FOLDER = 5,   /* source is a folder → packed as a tar, unpacked into dest */
     SB_UNPACK_REMOVE = 6,   /* `name` below dest is removed with all in it */
-    SB_UNPACK_ADOPT = 7     /* folders of the unpacked layer `name` below dest, which its archive didn't describe, get owner, mode and
+    SB_UNPACK_ADOPT = 7,    /* folders of the unpacked layer `name` below dest, which its archive didn't describe, get owner, mode and
                              * time from the layers below it; source: those layers' names from the top, each ended by a NUL, an empty
                              * one, then the folders' paths, each ended by a NUL */
+    SB_UNPACK_PACK = 8,     /* source is a folder of this machine → a tar into the pipe that dest is; the caller's own ids become 0 */
+    SB_UNPACK_TREE = 9      /* source is a sandbox's tar → a folder of this machine: made as `name` in parent and called `final` when it is
+                             * whole; or (MERGE) dest, as it is */
 };
 
 enum sb_unpack_flags {
     SB_UNPACK_STOP_AT_ROOTFS = 1 << 0, /* SCAN: end at the first member that no image archive has */
     SB_UNPACK_FOREIGN_FOLDER = 1 << 1, /* FOLDER: the folder belongs to somebody else; its ids are kept as they are */
-    SB_UNPACK_HASH_ONLY = 1 << 2       /* INFLATE: there is no dest */
+    SB_UNPACK_HASH_ONLY = 1 << 2,      /* INFLATE: there is no dest */
+    SB_UNPACK_MERGE = 1 << 3,          /* TREE */
+    SB_UNPACK_KEEP_OWNERS = 1 << 4,    /* TREE: else everything belongs to the caller */
+    SB_UNPACK_ONE_OWNER = 1 << 5       /* PACK: everything belongs to 0:0 */
 };
 
 struct sb_unpack_plan {
@@ -49,7 +55,8 @@ struct sb_unpack_plan {
     int64_t max_bytes, max_entries;
     char digest[SB_UNPACK_DIGEST_SIZE];  /* the source's, checked before it is parsed; "": unknown */
     char diff_id[SB_UNPACK_DIGEST_SIZE]; /* LAYER: of the decompressed stream; "": unknown */
-    char name[256];                      /* REMOVE, LAYER, FOLDER */
+    char name[256];                      /* REMOVE, LAYER, FOLDER, TREE */
+    char final[256];                     /* TREE */
 };
 
 enum sb_unpack_record_type {
