@@ -59,6 +59,10 @@ void ag_attach(struct ag_slot *s, const struct sb_request *q)
         ag_fail(s, SB_STEP_STATE, ENOENT);
         return;
     }
+    if (!end && ag_count_kind(ATTACHED) >= SB_ATTACHED_MAX) {
+        ag_fail(s, SB_STEP_BUSY, EAGAIN);
+        return;
+    }
     started.journal = target ? (uint32_t)target->journal : end->journal;
     ag_reply(s, &started, -1);
     if (end) {

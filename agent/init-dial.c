@@ -97,6 +97,10 @@ void ag_dial(struct ag_slot *s, const struct sb_request *q)
         ag_fail(s, SB_STEP_REQUEST, EINVAL);
         return;
     }
+    if (ag_count_kind(DIALING) >= AG_DIALS_MAX) { /* their servers don't accept */
+        ag_fail(s, SB_STEP_BUSY, EAGAIN);
+        return;
+    }
     s->kind = DIALING;
     s->port = (uint16_t)q->port;
     s->family = AF_INET;

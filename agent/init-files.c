@@ -27,7 +27,7 @@
 
 #include <util.h>
 
-enum { CHANNEL = 3, DATA = 4, ROOT = 5, ABOVE = 6, END_MS = 500, HUNG_MAX = 512, FILES_MAX = 1024 };
+enum { CHANNEL = 3, DATA = 4, ROOT = 5, ABOVE = 6, END_MS = 500, FILES_MAX = 1024 };
 enum { RIGHTS = 1 << CAP_CHOWN | 1 << CAP_DAC_OVERRIDE | 1 << CAP_FOWNER | 1 << CAP_FSETID };
 
 static const int allowed[] = {
@@ -196,7 +196,7 @@ static int too_many(void)
             all++;
             waited_for += ag_loop.slots[i].fd >= 0;
         }
-    return waited_for >= SB_FILES_MAX || all >= HUNG_MAX;
+    return waited_for >= SB_FILES_MAX || all >= AG_FILES_HUNG_MAX;
 }
 
 void ag_files_start(struct ag_slot *s, const struct sb_request *q, const int *fds, size_t n_fds)

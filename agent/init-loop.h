@@ -8,7 +8,8 @@
 
 #include "init.h"
 
-enum { AG_SLOTS = SB_EXECS_MAX + 64, AG_KILL_MS = 5000 };
+/* Slots for all that may be held for long, so that none of it can keep a short request (a status, a shutdown) out. */
+enum { AG_FILES_HUNG_MAX = 512, AG_DIALS_MAX = 512, AG_SLOTS = SB_EXECS_MAX + SB_ATTACHED_MAX + AG_FILES_HUNG_MAX + AG_DIALS_MAX + 256, AG_KILL_MS = 5000 };
 enum ag_slot_kind { FREE = 0, IDLE, STARTING, RUNNING, KILLING, DIALING, ATTACHED, SERVING, WATCHING };
 /* What an epoll event is about; the slot's index is in the lower half of its data. */
 enum ag_what { ON_CONNECTION = 0, ON_STATUS, ON_DIAL, ON_LISTEN, ON_SIGNAL, ON_OWNER, ON_EVENTS };
@@ -52,6 +53,7 @@ struct ag_loop {
     int stopping, more_to_reap;
     unsigned long execs;
     int64_t stop_until; /* 0: no bound */
+    int64_t deaf_until; /* no descriptor was left for who connects; 0: it listens */
     size_t top;         /* slots from here on are free, and their memory untouched: a fork copies what was touched */
     struct ag_slot slots[AG_SLOTS];
     char buffer[sizeof(struct sb_request) + SB_REQUEST_INLINE]; /* the request that is being looked at */
@@ -67,6 +69,7 @@ int ag_forget(int fd);
 /* Answers on the slot's connection; a peer that doesn't read loses it. fd: -1, or a descriptor that goes along. */
 void ag_reply(struct ag_slot *s, const struct sb_reply *r, int fd);
 void ag_fail(struct ag_slot *s, enum sb_start_step step, int sys_errno);
+size_t ag_count_kind(enum ag_slot_kind kind);
 
 /* ---- init-run.c ---- */
 /* SB_REQUEST_EXEC and SB_REQUEST_START; the descriptors stay the caller's. */

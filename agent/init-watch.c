@@ -95,11 +95,8 @@ void ag_watch_begin(struct ag_slot *s, const struct sb_request *q)
                           .daemon = (uint32_t)ag_loop.daemon_state,
                           .code = ag_loop.daemon_code,
                           .signal = ag_loop.daemon_signal };
-    int watchers = 0;
 
-    for (size_t i = 0; i < ag_loop.top; i++)
-        watchers += ag_loop.slots[i].kind == WATCHING;
-    if (watchers >= SB_WATCHERS_MAX) {
+    if (ag_count_kind(WATCHING) >= SB_WATCHERS_MAX) {
         ag_fail(s, SB_STEP_BUSY, EAGAIN);
         return;
     }

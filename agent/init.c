@@ -26,7 +26,7 @@
 
 #include <util.h>
 
-enum { REAP_A_TURN = 64 };
+enum { REAP_A_TURN = 64, DEAF_MS = 20 };
 
 struct ag_loop ag_loop;
 
@@ -76,6 +76,15 @@ void ag_reply(struct ag_slot *s, const struct sb_reply *r, int fd)
 void ag_fail(struct ag_slot *s, enum sb_start_step step, int sys_errno)
 {
     ag_reply(s, &(struct sb_reply){ .type = SB_REPLY_FAILED, .step = step, .sys_errno = sys_errno }, -1);
+}
+
+size_t ag_count_kind(enum ag_slot_kind kind)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < ag_loop.top; i++)
+        n += ag_loop.slots[i].kind == kind;
+    return n;
 }
 
 static void on_deadline(struct ag_slot *s)
@@ -229,12 +238,23 @@ static void on_request(struct ag_slot *s)
         sb_close(fds[i]);
 }
 
+/* Without a descriptor for who connects there is nothing to do but wait: level-triggered, the listener would wake us for ever. 0: now. */
+static void listen_again_at(int64_t when)
+{
+    struct epoll_event e = { .events = when ? 0 : EPOLLIN, .data.u64 = (uint64_t)ON_LISTEN << 32 };
+
+    ag_loop.deaf_until = when;
+    epoll_ctl(ag_loop.epoll, EPOLL_CTL_MOD, SB_FD_LISTEN, &e);
+}
+
 static void on_connect(void)
 {
     struct ucred peer;
     socklen_t size = sizeof peer;
     int fd = accept4(SB_FD_LISTEN, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
+        listen_again_at(sb_now_ms() + DEAF_MS);
     if (fd < 0)
         return;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid != 0) {
@@ -263,6 +283,10 @@ static int run_timers(void)
 
     if (next >= 0 && now >= next)
         _exit(0);
+    if (ag_loop.deaf_until && now >= ag_loop.deaf_until)
+        listen_again_at(0);
+    if (ag_loop.deaf_until && (next < 0 || ag_loop.deaf_until < next))
+        next = ag_loop.deaf_until;
     while (ag_loop.top > 0 && ag_loop.slots[ag_loop.top - 1].kind == FREE)
         ag_loop.top--;
     for (struct ag_slot *s = ag_loop.slots; s < ag_loop.slots + ag_loop.top; s++) {

@@ -518,6 +518,8 @@ int sb_engine_kill(struct sb_driver *driver, const char *id, int signal, struct 
         r = sb_link_send(link, &request, NULL, NULL, 0, error);
     if (!r)
         r = sb_link_receive(link, 5000, &reply, NULL, error);
+    if (!r && reply.type == SB_REPLY_FAILED && reply.step == SB_STEP_BUSY)
+        return sb_fail(error, SB_ARGS(SANDBOX_EBUSY, .sys_errno = EAGAIN, .phase = "signal", .retryable = 1), "the sandbox's init has too many callers");
     if (!r && reply.type == SB_REPLY_FAILED)
         r = reply.sys_errno == ESRCH
                 ? sb_fail(error, SB_ARGS(SANDBOX_ENOTRUNNING, .sys_errno = ESRCH, .phase = "signal"),

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -338,6 +339,46 @@ START_TEST(redteam_c09)
 }
 END_TEST
 
+/* More handles than init takes: who is turned away is told so, what runs is not taken for ended, and there is room for all else. */
+START_TEST(redteam_c10_handles)
+{
+    enum { MOST = 1100 };
+    static const char script[] = "trap 'exit 3' TERM; echo up; while :; do sleep 0.05; done";
+    static struct sandbox_exec *handles[MOST];
+    struct sandbox_exec_result result = SANDBOX_EXEC_RESULT_INIT;
+    struct sandbox_spec *spec = box_spec();
+    struct sandbox_exec *exec = NULL;
+    struct rlimit before, more;
+    int n, r = 0, out;
+    char line[16];
+
+    sbtest_ok(sandbox_spec_set_daemon(spec, BOX_ARGV("/bin/sh", "-c", script), &error), &error);
+    sandbox = box_start(host, spec);
+    sbtest_ok(sandbox_log_wait(sandbox, "up", 2, 0, 10000, NULL, &error), &error);
+    exec = begin(NULL, BOX_ARGV("/bin/sh", "-c", "echo on; sleep 1000"), &out);
+    read_line(out, line, sizeof line);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    more = before;
+    more.rlim_cur = more.rlim_max;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &more), 0);
+    for (n = 0; n < MOST && !r; n += !r)
+        r = sandbox_exec_open(sandbox, sandbox_exec_get_id(exec), &handles[n], &error);
+    sbtest_fails(r, SANDBOX_EBUSY, &error);
+    ck_assert_int_gt(n, 1000);
+    ck_assert_int_eq(sandbox_exec_wait(handles[n - 1], 0, &result, NULL), SANDBOX_ETIMEDOUT); /* and not LOST */
+    ck_assert_int_eq(box_code(sandbox, NULL, "exit 7"), 7);
+    sbtest_ok(sandbox_stop(sandbox, 5000, 10000, &error), &error);
+    sbtest_ok(sandbox_wait(sandbox, 5000, &result, &error), &error);
+    ck_assert_int_eq(result.kind, SANDBOX_EXEC_EXITED); /* its SIGTERM came through */
+    ck_assert_int_eq(result.code, 3);
+    while (n > 0)
+        sandbox_exec_unref(handles[--n]);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    close(out);
+    sandbox_exec_unref(exec);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("redteam-exhaustion");
@@ -354,6 +395,7 @@ int main(void)
     tcase_add_test(tc, redteam_c08_b16);
     tcase_add_test(tc, redteam_b16_start);
     tcase_add_test(tc, redteam_c09);
+    tcase_add_test(tc, redteam_c10_handles);
     suite_add_tcase(suite, tc);
     return box_main(suite);
 }

@@ -123,6 +123,7 @@ enum sb_request_type {
 #define SB_REQUEST_INLINE (64 * 1024) /* a larger blob comes in a sealed memfd */
 #define SB_REQUEST_BLOB_MAX (8 * 1024 * 1024)
 #define SB_EXECS_MAX 1024
+#define SB_ATTACHED_MAX 1024 /* further handles of execs and of the daemon, all together */
 #define SB_ENDS_KEPT 1024 /* ends of execs that init remembers */
 #define SB_LOG_MAX (16 << 20) /* of a daemon's log where the spec does not say */
 #define SB_JOURNALS_MAX 64
