@@ -44,6 +44,7 @@ struct ag_slot {
 struct ag_loop {
     const struct sb_plan *plan;
     int procfs, epoll, signals;
+    int spare; /* a descriptor kept for a moment without any */
     char own_score[8]; /* oom_score_adj */
     int started;
     int daemon_state, daemon_code, daemon_signal;

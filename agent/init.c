@@ -247,14 +247,41 @@ static void listen_again_at(int64_t when)
     epoll_ctl(ag_loop.epoll, EPOLL_CTL_MOD, SB_FD_LISTEN, &e);
 }
 
+static int accept_one(void)
+{
+    return accept4(SB_FD_LISTEN, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+}
+
+static void turn_away(int fd)
+{
+    struct ag_slot full = { .fd = fd, .kind = IDLE };
+
+    ag_fail(&full, SB_STEP_BUSY, EAGAIN);
+    sb_close(full.fd);
+}
+
+/* No descriptor is left. One was kept for telling so; when even that doesn't do, listening pauses. */
+static void on_no_descriptor(void)
+{
+    int fd;
+
+    ag_loop.spare = sb_close(ag_loop.spare);
+    fd = accept_one();
+    if (fd >= 0)
+        turn_away(fd);
+    else if (errno != EAGAIN)
+        listen_again_at(sb_now_ms() + DEAF_MS);
+    ag_loop.spare = fcntl(SB_FD_NULL, F_DUPFD_CLOEXEC, 3);
+}
+
 static void on_connect(void)
 {
     struct ucred peer;
     socklen_t size = sizeof peer;
-    int fd = accept4(SB_FD_LISTEN, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = accept_one();
 
     if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
-        listen_again_at(sb_now_ms() + DEAF_MS);
+        on_no_descriptor();
     if (fd < 0)
         return;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid != 0) {
@@ -271,9 +298,7 @@ static void on_connect(void)
                 ag_watch(fd, ON_CONNECTION, i, EPOLLIN);
             return;
         }
-    struct ag_slot full = { .fd = fd, .kind = IDLE };
-    ag_fail(&full, SB_STEP_BUSY, EAGAIN);
-    sb_close(full.fd);
+    turn_away(fd);
 }
 
 /* Does what is due; then for how long epoll may wait. */
@@ -354,6 +379,7 @@ void ag_init_main(const struct sb_plan *plan, int procfs)
     ag_loop.signals = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
     if (ag_loop.epoll < 0 || ag_loop.signals < 0)
         _exit(1);
+    ag_loop.spare = fcntl(SB_FD_NULL, F_DUPFD_CLOEXEC, 3);
     ag_events_start();
     fcntl(SB_FD_LISTEN, F_SETFL, O_NONBLOCK);
     ag_watch(SB_FD_LISTEN, ON_LISTEN, 0, EPOLLIN);

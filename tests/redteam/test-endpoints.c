@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -236,7 +237,7 @@ START_TEST(redteam_init_places)
     static const uint32_t types[] = { SB_REQUEST_START, SB_REQUEST_STATUS, SB_REQUEST_WATCH, SB_REQUEST_DIAL, SB_REQUEST_KILL, 99 };
 
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
-        for (int i = 0; i < 1200; i++) { /* more than it has */
+        for (int i = 0; i < 3400; i++) { /* more than it has */
             struct sb_request request = { .type = types[t], .port = 1, .signal = 0 };
             int fd = connect_to_init();
 
@@ -250,11 +251,16 @@ END_TEST
 /* All places taken by callers that say nothing: a dial says that it is busy, not that the sandbox is dead, and works when they are gone. */
 START_TEST(redteam_init_full)
 {
-    enum { MANY = 1100 };
+    enum { MANY = 3400 };
+    struct rlimit before, more;
     struct sandbox_exec *echo = ports_serve(sandbox, PORT, "echo", NULL, NULL);
     static int fds[MANY];
     int fd = -1;
 
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    more = before;
+    more.rlim_cur = more.rlim_max;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &more), 0);
     for (int i = 0; i < MANY; i++)
         fds[i] = connect_to_init();
     ck_assert_int_eq(sandbox_dial(sandbox, PORT, 200, &fd, &error), SANDBOX_EBUSY);
@@ -262,6 +268,7 @@ START_TEST(redteam_init_full)
     error = sandbox_error_unref(error);
     for (int i = 0; i < MANY; i++)
         close(fds[i]);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
     sbtest_ok(sandbox_dial(sandbox, PORT, 5000, &fd, &error), &error);
     ck_assert(ports_echoes(fd));
     close(fd);
