@@ -246,7 +246,7 @@ static int find_marker(struct search *s, int stream, const char *data, size_t si
 /* Its last line or lines as text that can harm nobody: what isn't printable ASCII is escaped. */
 static void escape_tail(const struct search *s, char text[TAIL_TEXT])
 {
-    size_t begin = s->n_tail, room = TAIL_TEXT - 5, at = 0;
+    size_t begin = s->n_tail, room = TAIL_TEXT - 12, at = 0;
 
     for (size_t need = 0; begin > 0; begin--) {
         unsigned char c = (unsigned char)s->tail[begin - 1];

@@ -2,6 +2,7 @@
  * Cases from the field about output that is kept and commands that are found again. Each test is named after its case. */
 #include "box.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,7 +70,7 @@ START_TEST(exec_f11)
     pid_t pid;
 
     sandbox = start_detached();
-    ck_assert_int_eq(pipe(p), 0);
+    ck_assert_int_eq(pipe2(p, O_CLOEXEC), 0);
     pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0) {
@@ -79,7 +80,8 @@ START_TEST(exec_f11)
 
         options.journal_max = 1 << 20;
         if (sandbox_open(own, sandbox_get_id(sandbox), &same, NULL) ||
-            sandbox_exec(same, BOX_ARGV("/bin/sh", "-c", "seq 1 5000; until [ -e /tmp/go ]; do sleep .05; done; seq 5001 10000; exit 77"), &options, &exec, NULL) ||
+            sandbox_exec(same, BOX_ARGV("/bin/sh", "-c", "seq 1 5000; until [ -e /tmp/go ]; do sleep .05; done; seq 5001 10000; exit 77"),
+                         &options, &exec, NULL) ||
             write(p[1], sandbox_exec_get_id(exec), SANDBOX_ID_LENGTH) != SANDBOX_ID_LENGTH)
             _exit(1);
         for (;;)
@@ -216,11 +218,12 @@ END_TEST
 /* A daemon that fails on its way to being ready: the error says in which step, with what code, and the end of what it said. */
 START_TEST(lifecycle_f37_tail)
 {
+    static const char script[] = "for i in $(seq 1 2000); do echo step $i; done; echo 'cannot open /etc/store' >&2; exit 78";
     struct sandbox_spec *spec = box_spec();
     long begun;
     int r;
 
-    sbtest_ok(sandbox_spec_set_daemon(spec, BOX_ARGV("/bin/sh", "-c", "for i in $(seq 1 2000); do echo step $i; done; echo 'cannot open /etc/store' >&2; exit 78"), &error), &error);
+    sbtest_ok(sandbox_spec_set_daemon(spec, BOX_ARGV("/bin/sh", "-c", script), &error), &error);
     sandbox = box_start(host, spec);
     begun = box_now();
     r = sandbox_log_wait(sandbox, "listening on", 12, 0, 60000, NULL, &error);
