@@ -6,6 +6,7 @@
 
 #include "forward.h"
 #include "keeper.h"
+#include "layer.h"
 #include "stage.h"
 
 int main(int argc, char **argv)
@@ -18,6 +19,8 @@ int main(int argc, char **argv)
         return ag_keeper_main(argc, argv);
     if (argc >= 2 && !strcmp(argv[1], "forward"))
         return ag_forward_main(argc, argv);
+    if (argc >= 2 && !strcmp(argv[1], "layer"))
+        return ag_layer_main(argc, argv);
     if (write(2, usage, sizeof usage - 1) < 0)
         return 3;
     return 2;

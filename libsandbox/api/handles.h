@@ -41,6 +41,7 @@ int sb_host_new(struct sb_driver *driver, const char *uri, struct sandbox_host *
 int sb_sandbox_new(struct sandbox_host *host, const char *id, struct sandbox **ret_sandbox, struct sandbox_error **error);
 /* Takes the document (also when it fails) after having checked it. */
 int sb_report_new(json_t *document, struct sandbox_report **ret_report, struct sandbox_error **error);
+int sb_diff_new(json_t *document, struct sandbox_diff **ret_diff, struct sandbox_error **error);
 int sb_image_new(json_t *document, struct sandbox_image **ret_image, struct sandbox_error **error);
 int sb_findings_new(json_t *findings, struct sandbox_findings **ret_findings, struct sandbox_error **error);
 

@@ -5,6 +5,11 @@
 #include "handles.h"
 #include "options.h"
 
+#include <json.h>
+#include "options.h"
+
+#include <json.h>
+
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -27,7 +32,7 @@ struct sandbox_op {
     int cancelled;
     struct sandbox_error *error;
     struct sb_driver *driver; /* results, taken from the driver's part as soon as it succeeded */
-    json_t *image, *report, *findings;
+    json_t *image, *report, *findings, *document;
     char id[SB_ID_SIZE];
 };
 
@@ -43,6 +48,10 @@ static int take_results(struct sandbox_op *op)
         if (!sb_id_valid(op->op->id))
             return sb_fail(&op->error, SB_ARGS(SANDBOX_EPROTOCOL), "the host gave no id for the new sandbox");
         memcpy(op->id, op->op->id, sizeof op->id);
+    } else if (!strcmp(op->operation, "diff") || !strcmp(op->operation, "usage")) {
+        op->document = SB_TAKE_PTR(op->op->document);
+        if (!op->document)
+            return sb_fail(&op->error, SB_ARGS(SANDBOX_EPROTOCOL), "the host gave no answer");
     } else if (!strcmp(op->operation, "import")) {
         op->image = SB_TAKE_PTR(op->op->image);
         if (!op->image)
@@ -124,6 +133,7 @@ static void destroy(struct sandbox_op *op)
     json_decref(op->image);
     json_decref(op->report);
     json_decref(op->findings);
+    json_decref(op->document);
     sandbox_error_unref(op->error);
     sandbox_host_unref(op->host);
     free(op->uri);
@@ -143,6 +153,7 @@ static void discard(struct sb_op *op)
     if (r == 0) {
         json_decref(SB_TAKE_PTR(op->image));
         json_decref(SB_TAKE_PTR(op->findings));
+        json_decref(SB_TAKE_PTR(op->document));
         json_decref(SB_TAKE_PTR(op->report));
     }
     op->ops->free(op);
@@ -411,5 +422,45 @@ int sandbox_op_take_findings(struct sandbox_op *op, struct sandbox_findings **re
         r = op->findings ? sb_findings_new(SB_TAKE_PTR(op->findings), ret_findings, &failure) : fail_take(op, "findings", &failure);
         pthread_mutex_unlock(&op->lock);
     }
+    return sb_leave(r, &failure, error, "take", op ? op->host : NULL);
+}
+
+int sandbox_op_take_diff(struct sandbox_op *op, struct sandbox_diff **ret_diff, struct sandbox_error **error)
+{
+    struct sandbox_error *failure = NULL;
+    int r = check(op, &failure);
+
+    if (!r && !ret_diff)
+        r = sb_fail_null(&failure, "ret_diff");
+    if (!r) {
+        pthread_mutex_lock(&op->lock);
+        r = op->document && !strcmp(op->operation, "diff") ? sb_diff_new(SB_TAKE_PTR(op->document), ret_diff, &failure)
+                                                           : fail_take(op, "diff", &failure);
+        pthread_mutex_unlock(&op->lock);
+    }
+    return sb_leave(r, &failure, error, "take", op ? op->host : NULL);
+}
+
+int sandbox_op_get_mount_usage(struct sandbox_op *op, struct sandbox_mount_usage *ret_usage, struct sandbox_error **error)
+{
+    struct sandbox_mount_usage usage = SANDBOX_MOUNT_USAGE_INIT;
+    struct sandbox_error *failure = NULL;
+    int r = check(op, &failure);
+
+    if (!r && !ret_usage)
+        r = sb_fail_null(&failure, "ret_usage");
+    if (!r)
+        r = sb_options_check(ret_usage, sizeof usage, SB_SIZE_TO(struct sandbox_mount_usage, truncated), &failure);
+    if (!r) {
+        pthread_mutex_lock(&op->lock);
+        if (!op->document || strcmp(op->operation, "usage"))
+            r = fail_take(op, "usage", &failure);
+        usage.bytes = sb_json_int(op->document, "bytes", 0);
+        usage.entries = sb_json_int(op->document, "count", 0);
+        usage.truncated = json_is_true(json_object_get(op->document, "truncated"));
+        pthread_mutex_unlock(&op->lock);
+    }
+    if (!r)
+        sb_options_write(ret_usage, &usage, sizeof usage);
     return sb_leave(r, &failure, error, "take", op ? op->host : NULL);
 }

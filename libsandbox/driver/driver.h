@@ -53,6 +53,7 @@ struct sb_op {
     json_t *image;             /* import: owned reference */
     json_t *report;            /* doctor: owned reference */
     json_t *findings;          /* reconcile: owned reference; an array of {"kind", "name", "why", "action"} */
+    json_t *document;          /* diff: {"entries": [{"path", "kind", "type", "bytes"}], "truncated"}; usage: {"bytes", "count", "truncated"} */
     struct sb_driver *driver;  /* host open */
 };
 
@@ -185,6 +186,11 @@ struct sb_driver_ops {
     int (*image_inspect)(struct sb_driver *driver, const char *name, json_t **ret_json, struct sandbox_error **error);
     int (*image_list)(struct sb_driver *driver, json_t **ret_json, struct sandbox_error **error);
     int (*image_remove)(struct sb_driver *driver, const char *name, struct sandbox_error **error);
+    /* Of the overlay mount at a target. */
+    int (*mount_diff)(struct sb_driver *driver, const char *id, const char *target, int64_t max_entries, struct sb_op **ret_op,
+                      struct sandbox_error **error);
+    int (*mount_usage)(struct sb_driver *driver, const char *id, const char *target, struct sb_op **ret_op, struct sandbox_error **error);
+    int (*mount_reset)(struct sb_driver *driver, const char *id, const char *target, struct sb_op **ret_op, struct sandbox_error **error);
     int (*volume_create)(struct sb_driver *driver, const char *name, struct sandbox_error **error);
     int (*volume_inspect)(struct sb_driver *driver, const char *name, json_t **ret_json, struct sandbox_error **error);
     int (*volume_list)(struct sb_driver *driver, json_t **ret_json, struct sandbox_error **error);

@@ -61,6 +61,7 @@ struct sandbox_exec;       /**< one command in a sandbox */
 struct sandbox_op;         /**< a slow call under way */
 struct sandbox_image;      /**< an image as it was at one moment */
 struct sandbox_image_list; /**< images found by sandbox_image_list() */
+struct sandbox_diff;       /**< what a sandbox changed over a folder of the host */
 struct sandbox_volume;     /**< a volume as it was at one moment */
 struct sandbox_volume_list;
 struct sandbox_findings; /**< what sandbox_host_reconcile() found */
@@ -942,6 +943,70 @@ SANDBOX_API const struct sandbox_image *sandbox_image_list_get(const struct sand
 SANDBOX_API struct sandbox_image_list *sandbox_image_list_unref(struct sandbox_image_list *list);
 /** Removes a name (the image goes with its last name) or, by digest, the image. EBUSY while a sandbox stands on it, naming it. Since 0.1. */
 SANDBOX_API int sandbox_image_remove(struct sandbox_host *host, const char *name, struct sandbox_error **error);
+
+/* ----------------------------------------------------------------------------------------- overlay mounts ---- */
+
+/*
+ * What a sandbox wrote over a folder of the host (SANDBOX_MOUNT_OVERLAY), by the target of the mount as the spec has it, in every state.
+ * It is looked at from outside, by a helper process that opens nothing but folders and follows no link; while the sandbox runs it is a
+ * picture of a moving thing. inspect says of each overlay how it is made: {"overlay": {"kind": "kernel" or "copy", "reason"}}.
+ */
+enum sandbox_diff_kind {
+    SANDBOX_DIFF_ADDED = 1,
+    SANDBOX_DIFF_CHANGED = 2, /**< it was opened for writing, or its mode or type changed; also when it is the same again */
+    SANDBOX_DIFF_REMOVED = 3  /**< with all that is below it */
+};
+struct sandbox_diff_options {
+    size_t size;
+    int64_t max_entries; /**< most entries to list, up to 1,000,000; 0: 100,000 */
+};
+#define SANDBOX_DIFF_OPTIONS_INIT { sizeof(struct sandbox_diff_options), 0 }
+struct sandbox_diff_entry {
+    size_t size;
+    const char *path; /**< relative to the folder, any bytes; lives as long as the diff */
+    int kind;         /**< enum sandbox_diff_kind */
+    int type;         /**< enum sandbox_file_type, of what is there now; removed: of what was */
+    int64_t bytes;    /**< what it takes on the disk; 0: removed */
+};
+#define SANDBOX_DIFF_ENTRY_INIT { sizeof(struct sandbox_diff_entry), NULL, 0, 0, 0 }
+/**
+ * What differs from the host's folder as it is now, sorted by path. options may be NULL. ENOTFOUND (no such sandbox or target), EINVALID
+ * (no overlay). The caller owns the diff. Since 0.1.
+ */
+SANDBOX_API int sandbox_mount_diff(struct sandbox *sandbox, const char *target, const struct sandbox_diff_options *options,
+                                   int64_t timeout_ms, struct sandbox_diff **ret_diff, struct sandbox_error **error);
+SANDBOX_API int sandbox_mount_diff_begin(struct sandbox *sandbox, const char *target, const struct sandbox_diff_options *options,
+                                         struct sandbox_op **ret_op, struct sandbox_error **error);
+/** The result of a diff; once, after it succeeded. The caller owns it. Since 0.1. */
+SANDBOX_API int sandbox_op_take_diff(struct sandbox_op *op, struct sandbox_diff **ret_diff, struct sandbox_error **error);
+SANDBOX_API struct sandbox_diff *sandbox_diff_unref(struct sandbox_diff *diff);
+SANDBOX_API size_t sandbox_diff_get_count(const struct sandbox_diff *diff);
+/** Fills the entry at an index; ENOTFOUND beyond the last. entry->size must be set (SANDBOX_DIFF_ENTRY_INIT). Since 0.1. */
+SANDBOX_API int sandbox_diff_get(const struct sandbox_diff *diff, size_t index, struct sandbox_diff_entry *ret_entry);
+/** 1: there are more than were asked for, or folders too deep (800 levels) or too hidden to look into. Since 0.1. */
+SANDBOX_API int sandbox_diff_get_truncated(const struct sandbox_diff *diff);
+
+struct sandbox_mount_usage {
+    size_t size;
+    int64_t bytes;   /**< what the layer takes on the disk; of a copy, all of it */
+    int64_t entries; /**< files, folders and marks of removal in it */
+    int truncated;   /**< 1: there are folders too deep to look into */
+};
+#define SANDBOX_MOUNT_USAGE_INIT { sizeof(struct sandbox_mount_usage), 0, 0, 0 }
+/** How much a layer takes. Errors as above. Since 0.1. */
+SANDBOX_API int sandbox_mount_usage(struct sandbox *sandbox, const char *target, int64_t timeout_ms, struct sandbox_mount_usage *ret_usage,
+                                    struct sandbox_error **error);
+SANDBOX_API int sandbox_mount_usage_begin(struct sandbox *sandbox, const char *target, struct sandbox_op **ret_op,
+                                          struct sandbox_error **error);
+/** The result of a usage, as often as asked, after it succeeded. Since 0.1. */
+SANDBOX_API int sandbox_op_get_mount_usage(struct sandbox_op *op, struct sandbox_mount_usage *ret_usage, struct sandbox_error **error);
+/**
+ * Puts a layer away, so that at the next start the target is as the host's folder is. EBUSY while the sandbox's init lives: a mounted
+ * layer can't be taken away. Returns before the old layer is gone from the disk: a helper process removes it. Since 0.1.
+ */
+SANDBOX_API int sandbox_mount_reset(struct sandbox *sandbox, const char *target, int64_t timeout_ms, struct sandbox_error **error);
+SANDBOX_API int sandbox_mount_reset_begin(struct sandbox *sandbox, const char *target, struct sandbox_op **ret_op,
+                                          struct sandbox_error **error);
 
 /* ------------------------------------------------------------------------------------------------ volumes ---- */
 

@@ -324,6 +324,182 @@ START_TEST(bind_file)
 }
 END_TEST
 
+/* "K path type" of each entry, one a line: free() it. */
+static char *changes(int *ret_truncated, int64_t most)
+{
+    static const char *const types[] = { "?", "file", "folder", "link", "fifo", "socket", "device" };
+    struct sandbox_diff_options options = SANDBOX_DIFF_OPTIONS_INIT;
+    struct sandbox_diff *diff = NULL;
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+
+    options.max_entries = most;
+    sbtest_ok(sandbox_mount_diff(sandbox, "/work/data", &options, 20000, &diff, &error), &error);
+    for (size_t i = 0; i < sandbox_diff_get_count(diff); i++) {
+        struct sandbox_diff_entry e = SANDBOX_DIFF_ENTRY_INIT;
+
+        ck_assert_int_eq(sandbox_diff_get(diff, i, &e), 0);
+        ck_assert_int_ge(e.bytes, 0);
+        fprintf(f, "%c %s %s\n", "?+*-"[e.kind], e.path, types[e.type]);
+    }
+    ck_assert_int_eq(sandbox_diff_get(diff, sandbox_diff_get_count(diff), &(struct sandbox_diff_entry)SANDBOX_DIFF_ENTRY_INIT),
+                     SANDBOX_ENOTFOUND);
+    *ret_truncated = sandbox_diff_get_truncated(diff);
+    sandbox_diff_unref(diff);
+    fclose(f);
+    return text;
+}
+
+static void expect_changes(const char *expected)
+{
+    int truncated;
+    char *text = changes(&truncated, 0);
+
+    ck_assert_str_eq(text, expected);
+    ck_assert_int_eq(truncated, 0);
+    free(text);
+}
+
+static int64_t usage_of(int64_t *ret_entries)
+{
+    struct sandbox_mount_usage usage = SANDBOX_MOUNT_USAGE_INIT;
+
+    sbtest_ok(sandbox_mount_usage(sandbox, "/work/data", 20000, &usage, &error), &error);
+    if (ret_entries)
+        *ret_entries = usage.entries;
+    return usage.bytes;
+}
+
+/* A reset's helper removes the old layer after the call: it must come to its end. */
+static void wait_for_trash(void)
+{
+    char trash[700];
+    long until = box_now() + 20000;
+
+    snprintf(trash, sizeof trash, "%s/trash", box_root());
+    while (box_entries(trash) > 0 && box_now() < until)
+        usleep(10000);
+    ck_assert_int_eq(box_entries(trash), 0);
+    usleep(50000);
+}
+
+/* Diff, usage and reset, while it runs and after. */
+START_TEST(overlay_diff_usage_reset)
+{
+    int64_t entries, empty;
+    char path[700], *before, *after, *text;
+    int truncated;
+
+    fill();
+    snprintf(path, sizeof path, "%s/gone", folder);
+    ck_assert_int_eq(mkdir(path, 0755), 0);
+    box_write(path, "one", "1");
+    box_write(path, "two", "2");
+    before = picture_of(folder);
+    start_over(folder, NULL);
+    expect_changes("");
+    empty = usage_of(&entries);
+    ck_assert_int_eq((int)entries, 0);
+    ck_assert_int_eq((int)empty, 0);
+    expect("cd /work/data; echo changed > file; mkdir -p new/er; head -c 1000000 /dev/zero > new/er/big; ln -s x new/l; ln new/er/big new/same;"
+           "rm other; rm -r gone; mkdir gone; echo 2 > gone/two; chmod 711 sub; mkfifo new/f; rm link; mkdir link",
+           "");
+    expect_changes("* file file\n- gone/one file\n* gone/two file\n* link folder\n+ new folder\n+ new/er folder\n+ new/er/big file\n+ new/f fifo\n"
+                   "+ new/l link\n+ new/same file\n- other file\n* sub folder\n");
+    text = changes(&truncated, 3);
+    ck_assert_int_eq(truncated, 1);
+    free(text);
+    ck_assert_int_ge(usage_of(&entries), 1000000);
+    ck_assert_int_lt(usage_of(&entries), 1200000); /* one file of two names counts once */
+    sbtest_fails(sandbox_mount_reset(sandbox, "/work/data", 20000, &error), SANDBOX_EBUSY, &error);
+    sbtest_fails(sandbox_mount_reset(sandbox, "/guest", 20000, &error), SANDBOX_EINVALID, &error);
+    sbtest_fails(sandbox_mount_reset(sandbox, "/nothing", 20000, &error), SANDBOX_ENOTFOUND, &error);
+    sbtest_ok(sandbox_stop(sandbox, 0, 20000, &error), &error);
+    ck_assert_int_ge(usage_of(NULL), 1000000);
+    sbtest_ok(sandbox_mount_reset(sandbox, "/work/data", 20000, &error), &error);
+    expect_changes("");
+    wait_for_trash();
+    sbtest_ok(sandbox_start(sandbox, 20000, &error), &error);
+    expect("cd /work/data; cat file gone/one", "as it was\n1");
+    after = picture_of(folder);
+    ck_assert_str_eq(before, after);
+    free(before);
+    free(after);
+}
+END_TEST
+
+/* A copy tells the same, and a reset of it is a new copy. */
+START_TEST(overlay_copy_diff_and_reset)
+{
+    char lower[700], merged[700], parts[1500];
+
+    if (geteuid() != 0)
+        sbtest_skip("only root can mount an overlay to stand on");
+    fill();
+    snprintf(lower, sizeof lower, "%s/u", sbtest_dir());
+    snprintf(merged, sizeof merged, "%s/merged", sbtest_dir());
+    ck_assert_int_eq(mkdir(lower, 0755) | mkdir(merged, 0755), 0);
+    snprintf(parts, sizeof parts, "lowerdir=%s:%s", folder, lower);
+    ck_assert_int_eq(mount("overlay", merged, "overlay", 0, parts), 0);
+    start_over(merged, NULL);
+    expect_overlay("copy: ");
+    expect_changes("");
+    ck_assert_int_gt(usage_of(NULL), 0);
+    expect("cd /work/data; echo changed > file; rm other link; echo new > sub/new; chmod 700 sub", "");
+    expect_changes("* file file\n- link link\n- other file\n* sub folder\n+ sub/new file\n");
+    sbtest_ok(sandbox_stop(sandbox, 0, 20000, &error), &error);
+    sbtest_ok(sandbox_mount_reset(sandbox, "/work/data", 20000, &error), &error);
+    wait_for_trash();
+    sbtest_ok(sandbox_start(sandbox, 20000, &error), &error);
+    expect("cat /work/data/file", "as it was");
+    expect_changes("");
+    sbtest_ok(sandbox_delete(sandbox, 20000, &error), &error);
+    ck_assert_int_eq(umount2(merged, 0), 0);
+}
+END_TEST
+
+/* What a sandbox makes its layer of, the host looks at from outside: nothing of it leads anywhere, hangs, or grows without end. */
+START_TEST(overlay_hostile_layer)
+{
+    char *text;
+    int truncated;
+
+    fill();
+    start_over(folder, NULL);
+    expect("cd /work/data; ln -s /etc escape; ln -s ../../../../.. up; mkfifo pipe; mkdir d; chmod 0 d;"
+           "touch \"$(printf 'n\\377\\001x')\"; touch \"$(head -c 255 /dev/zero | tr '\\0' a)\"",
+           "");
+    text = changes(&truncated, 0);
+    ck_assert_ptr_nonnull(strstr(text, "+ escape link\n"));
+    ck_assert_ptr_nonnull(strstr(text, "+ n\377\001x file\n"));
+    ck_assert_ptr_nonnull(strstr(text, "+ pipe fifo\n"));
+    ck_assert_ptr_null(strstr(text, "passwd"));
+    free(text);
+    /* deeper than it is sensible to look: said, and no more */
+    expect("cd /work/data; i=0; while [ $i -lt 1000 ]; do mkdir x && cd x && i=$((i+1)) || exit 1; done", "");
+    usage_of(NULL);
+    text = changes(&truncated, 0);
+    ck_assert_int_eq(truncated, 1);
+    free(text);
+    /* one that changes while it is looked at */
+    struct sandbox_exec *exec = NULL;
+    struct sandbox_exec_options options = SANDBOX_EXEC_OPTIONS_INIT;
+    options.stdout_fd = options.stderr_fd = SANDBOX_STDIO_NULL;
+    sbtest_ok(sandbox_exec(sandbox, BOX_ARGV("/bin/sh", "-c", "cd /work/data; mkdir -p s/t; while :; do mv s r; ln -s /etc s; rm s; mv r s; done"),
+                           &options, &exec, &error), &error);
+    for (int i = 0; i < 20; i++) {
+        text = changes(&truncated, 0);
+        ck_assert_ptr_null(strstr(text, "passwd"));
+        ck_assert_ptr_null(strstr(text, "s/hosts"));
+        free(text);
+        usage_of(NULL);
+    }
+    sbtest_ok(sandbox_exec_kill(exec, 9, SANDBOX_KILL_DESCENDANTS, &error), &error);
+    sandbox_exec_unref(exec);
+}
+END_TEST
+
 START_TEST(overlay_wrong_sources)
 {
     static const char *const sources[] = { "/nothing/there", "/etc/passwd" };
@@ -351,6 +527,9 @@ int main(void)
     tcase_add_test(tc, overlay_falls_back);
     tcase_add_test(tc, overlay_copy_is_whole);
     tcase_add_test(tc, overlay_owner);
+    tcase_add_test(tc, overlay_diff_usage_reset);
+    tcase_add_test(tc, overlay_copy_diff_and_reset);
+    tcase_add_test(tc, overlay_hostile_layer);
     tcase_add_test(tc, overlay_wrong_sources);
     tcase_add_test(tc, bind_owner);
     tcase_add_test(tc, bind_file);
