@@ -59,6 +59,14 @@ static int is_deaf(struct sb_engine *engine, const char *id)
     return sb_link_open(engine, id, &link, NULL) == SANDBOX_ENOTRUNNING;
 }
 
+static void copy_cause(const json_t *run, char cause[256])
+{
+    const char *text = sb_json_str(run, "cause");
+
+    if (text && strlen(text) < 256) /* whole, so that it stays UTF-8 */
+        snprintf(cause, 256, "%s", text);
+}
+
 /* Of one whose init does not answer. */
 static void find_silent(struct sb_engine *engine, const struct sb_record *record, const json_t *run, const char **ret_state, char cause[256])
 {
@@ -81,6 +89,7 @@ static void find_silent(struct sb_engine *engine, const struct sb_record *record
             snprintf(cause, 256, "its init lives and does not answer");
         } else if (recorded && !strcmp(recorded, "stopped")) {
             *ret_state = "stopped";
+            copy_cause(run, cause);
         } else if (strcmp(init.boot, engine->self.boot)) {
             *ret_state = "stopped";
             snprintf(cause, 256, "the machine was restarted");
@@ -101,6 +110,11 @@ static void find_state(struct sb_engine *engine, const struct sb_record *record,
     *cause = 0;
     if (status) {
         *ret_state = status->started ? "running" : "created";
+        if (!status->started) { /* a start may have failed */
+            SB_JSON json_t *run = sb_record_read_run(engine, record);
+
+            copy_cause(run, cause);
+        }
         *ret_daemon =
             json_pack("{s:s, s:i, s:i}", "state",
                       daemon_state(record->spec->daemon && status->daemon == SB_DAEMON_NONE ? SB_DAEMON_STARTING : status->daemon),

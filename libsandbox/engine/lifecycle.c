@@ -36,7 +36,7 @@ struct change {
     struct sb_launch launch;
     struct sb_lock_wait waited;
     int timer, link, init, keeper; /* the last two: pidfds */
-    int cancelled;
+    int cancelled, launched;
 };
 
 static void arm(struct change *c, int64_t ms)
@@ -69,10 +69,9 @@ static int open_init(struct change *c)
 
     if (run) {
         sb_identity_from_json(json_object_get(run, "keeper"), &init);
-        if (c->what != START)
-            c->keeper = sb_identity_open(&init);
+        c->keeper = sb_identity_find(&c->engine->self, &init);
         sb_identity_from_json(json_object_get(run, "init"), &init);
-        r = sb_identity_open(&init);
+        r = sb_identity_find(&c->engine->self, &init);
         if (r != -EACCES && r != -EXDEV) /* a /proc that hides it (hidepid), another pid namespace: then its socket must tell */
             return r;
     }
@@ -159,6 +158,7 @@ static int begin_launch(struct change *c, struct sandbox_error **error)
     int r;
 
     c->stage = LAUNCHING;
+    c->launched = 1;
     /* cgroups that were ever killed kill whatever is cloned into them (since 6.13): they are made anew */
     sb_cgroups_remove(json_object_get(c->record.json, "cgroups"), c->record.id);
     r = sb_range_claim(c->engine, &c->record, 1, error);
@@ -189,17 +189,50 @@ static int cannot_tell(int sys_errno, struct sandbox_error **error)
                    "whether the sandbox's init lives can't be told: %s", strerrordesc_np(sys_errno));
 }
 
+/* It lives, and is being ended by the kernel: after that it is made anew. */
+static int await_end(struct change *c, struct sandbox_error **error)
+{
+    if (c->link >= 0)
+        epoll_ctl(c->op.fd, EPOLL_CTL_DEL, c->link, NULL);
+    c->link = sb_close(c->link);
+    c->stage = STOPPING;
+    c->until = sb_now_ms() + KILL_MS;
+    arm(c, KILL_MS);
+    return watch(c, c->init, error);
+}
+
+static int start_locked(struct change *c, struct sandbox_error **error)
+{
+    struct sandbox_error *why = NULL;
+    int r;
+
+    c->init = open_init(c);
+    if (c->init < 0 && c->init != -ESRCH)
+        return cannot_tell(-c->init, error);
+    if (c->init < 0) {
+        c->stage = KEEPING;
+        c->until = sb_now_ms() + KEEPER_MS;
+        return c->keeper >= 0 ? watch(c, c->keeper, error) : 0;
+    }
+    r = begin_start(c, &why);
+    if (r == SANDBOX_ENOTRUNNING) {
+        sandbox_error_unref(why);
+        return await_end(c, error);
+    }
+    if (r && error)
+        *error = why;
+    else
+        sandbox_error_unref(why);
+    return r;
+}
+
 static int on_locked(struct change *c, struct sandbox_error **error)
 {
     struct sb_request request = { .type = SB_REQUEST_SHUTDOWN, .timeout_ms = c->grace_ms };
     int r;
 
-    if (c->what == START) {
-        c->init = open_init(c);
-        if (c->init < 0 && c->init != -ESRCH)
-            return cannot_tell(-c->init, error);
-        return c->init >= 0 ? begin_start(c, error) : begin_launch(c, error);
-    }
+    if (c->what == START)
+        return start_locked(c, error);
     if (c->what == REMOVE) {
         /* from here on it is to go, whatever becomes of this process; on a full disk the delete goes on all the same */
         int entered = sb_owner_enter(c->engine, c->record.id);
@@ -276,8 +309,10 @@ static int step_killing(struct change *c, struct sandbox_error **error)
 }
 
 /* The keeper writes down how init ended; after that nobody writes into the sandbox's folder any more. */
-static int step_keeping(struct change *c)
+static int step_keeping(struct change *c, struct sandbox_error **error)
 {
+    int r;
+
     if (c->keeper >= 0 && !has_ended(c->keeper)) {
         if (sb_now_ms() >= c->until)
             syscall(SYS_pidfd_send_signal, c->keeper, SIGKILL, NULL, 0);
@@ -287,6 +322,10 @@ static int step_keeping(struct change *c)
     if (c->keeper >= 0)
         epoll_ctl(c->op.fd, EPOLL_CTL_DEL, c->keeper, NULL);
     sb_children_reap(c->engine);
+    if (c->what == START) {
+        r = begin_launch(c, error);
+        return r ? r : 1;
+    }
     c->stage = UNDOING;
     return 1;
 }
@@ -347,6 +386,12 @@ static int step_starting(struct change *c, struct sandbox_error **error)
             *error = sandbox_error_unref(*error);
         return 1;
     }
+    if ((r == SANDBOX_ELOST || r == SANDBOX_ENOTRUNNING) && c->init >= 0 && !c->launched) {
+        if (error && *error)
+            *error = sandbox_error_unref(*error);
+        r = await_end(c, error);
+        return r ? r : 1;
+    }
     if (r)
         return r;
     if (reply.type == SB_REPLY_FAILED && !(reply.step == SB_STEP_STATE && reply.sys_errno == EALREADY))
@@ -392,6 +437,22 @@ static int step_locking(struct change *c, struct sandbox_error **error)
     return r ? r : 1;
 }
 
+/* For whoever looks at it later: a start that failed left it as it was. */
+static void note_failure(struct change *c, struct sandbox_error *const *error)
+{
+    SB_JSON json_t *run = c->record.spec ? sb_record_read_run(c->engine, &c->record) : NULL;
+    struct sb_identity init, keeper;
+    char cause[200];
+
+    if (!run || !error || !*error)
+        return;
+    sb_identity_from_json(json_object_get(run, "init"), &init);
+    sb_identity_from_json(json_object_get(run, "keeper"), &keeper);
+    snprintf(cause, sizeof cause, "its start failed: %s", sandbox_error_get_message(*error));
+    if (sb_utf8_valid(cause, strlen(cause)))
+        sb_record_write_run(&c->record, sb_json_str(run, "state") ? sb_json_str(run, "state") : "created", &init, &keeper, cause, NULL);
+}
+
 static int change_step(struct sb_op *op, struct sandbox_error **error)
 {
     struct change *c = (struct change *)op;
@@ -422,11 +483,13 @@ static int change_step(struct sb_op *op, struct sandbox_error **error)
             r = step_killing(c, error);
             break;
         case KEEPING:
-            r = step_keeping(c);
+            r = step_keeping(c, error);
             break;
         default:
             r = step_undoing(c, error);
         }
+        if (r < 0 && c->what == START && (before == LAUNCHING || before == STARTING))
+            note_failure(c, error);
         if (r != 1)
             return r;
         if (c->stage == before) /* it waits for a descriptor */

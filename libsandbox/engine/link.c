@@ -34,7 +34,7 @@ int sb_link_open(struct sb_engine *engine, const char *id, int *ret_fd, struct s
     }
     if (errno == ENOENT && faccessat(engine->sandboxes, id, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOTFOUND, .sys_errno = ENOENT, .field = "id"), "there is no sandbox %.12s", id);
-    if (errno == ECONNREFUSED || errno == ENOENT)
+    if (errno == ECONNREFUSED || errno == ENOENT || errno == ENOTDIR || errno == ELOOP) /* the last two: somebody's file instead of a folder */
         return sb_fail(error, SB_ARGS(SANDBOX_ENOTRUNNING, .sys_errno = errno, .phase = "connect", .hint = "start it first"),
                        "the sandbox is not running");
     if (errno == EAGAIN)

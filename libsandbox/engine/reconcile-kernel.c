@@ -51,8 +51,8 @@ static enum claim claim_on(struct sb_engine *engine, const char *id)
     return l.found;
 }
 
-/* The id behind the last "/libsandbox/" or "/sandboxes/" of a path. */
-static int id_after(const char *text, const char *mark, char id[SB_ID_SIZE])
+/* The id behind a mark in a path, with what follows it. */
+static int id_after(const char *text, const char *mark, const char *suffix, char id[SB_ID_SIZE])
 {
     const char *at = strstr(text, mark);
 
@@ -60,7 +60,17 @@ static int id_after(const char *text, const char *mark, char id[SB_ID_SIZE])
         return 0;
     memcpy(id, at, SB_ID_SIZE - 1);
     id[SB_ID_SIZE - 1] = 0;
-    return sb_id_valid(id) && (at[SB_ID_SIZE - 1] == '/' || at[SB_ID_SIZE - 1] == '\n' || !at[SB_ID_SIZE - 1]);
+    at += SB_ID_SIZE - 1;
+    if (!sb_id_valid(id) || strncmp(at, suffix, strlen(suffix)))
+        return 0;
+    at += strlen(suffix);
+    return *at == '/' || *at == '\n' || !*at;
+}
+
+/* Of a group's folder or the line of one in /proc/PID/cgroup: ours, or a scope of systemd's that is ours. */
+static int id_of_group(const char *text, char id[SB_ID_SIZE])
+{
+    return id_after(text, "/libsandbox/", "", id) || id_after(text, "/libsandbox-", ".scope", id);
 }
 
 /* ---- processes ---- */
@@ -72,7 +82,7 @@ static int is_inside(struct sb_engine *engine, const char *pid, char id[SB_ID_SI
     char path[300];
 
     snprintf(path, sizeof path, "/proc/%s/cgroup", pid);
-    return engine->map.privilege == SB_PRIVILEGE_ROOT && !sb_read_file(AT_FDCWD, path, 65536, &text, NULL) && id_after(text, "/libsandbox/", id);
+    return engine->map.privilege == SB_PRIVILEGE_ROOT && !sb_read_file(AT_FDCWD, path, 65536, &text, NULL) && id_of_group(text, id);
 }
 
 /* A keeper that writes below our state root. */
@@ -92,7 +102,7 @@ static int is_keeper(struct sb_engine *engine, const char *pid, char id[SB_ID_SI
         return 0;
     }
     target[n] = 0;
-    return !strncmp(target, below, strlen(below)) && (id_after(target, "/sandboxes/", id) || id_after(target, "/trash/", id));
+    return !strncmp(target, below, strlen(below)) && (id_after(target, "/sandboxes/", "", id) || id_after(target, "/trash/", "", id));
 }
 
 static int end_process(struct sb_engine *engine, const char *pid, const char *id, int inside)
@@ -154,7 +164,7 @@ int sb_reconcile_mounts(struct sb_reconcile *rc)
     for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
         char point[4096], id[SB_ID_SIZE];
 
-        if (sscanf(line, "%*s %*s %*s %*s %4095s", point) != 1 || strncmp(point, root, strlen(root)) || !id_after(point, "/trash/", id) ||
+        if (sscanf(line, "%*s %*s %*s %*s %4095s", point) != 1 || strncmp(point, root, strlen(root)) || !id_after(point, "/trash/", "", id) ||
             sb_owner_has(rc->engine, id))
             continue;
         sb_reconcile_found(rc, "mount", point, "on what is left of a delete",
@@ -189,10 +199,10 @@ static void gather_groups(struct sb_reconcile *rc, const char *parent)
     struct dirent *d;
 
     while (stream && (d = readdir(stream))) {
-        char folder[4300];
+        char folder[4300], id[SB_ID_SIZE];
 
-        if (sb_id_valid(d->d_name) && snprintf(folder, sizeof folder, "%s/%s", parent, d->d_name) < (int)sizeof folder &&
-            is_lost_group(rc, folder, d->d_name))
+        if (snprintf(folder, sizeof folder, "%s/%s", parent, d->d_name) < (int)sizeof folder && id_of_group(folder, id) &&
+            is_lost_group(rc, folder, id))
             json_array_append_new(rc->pending, json_string(folder));
     }
     if (stream)
@@ -209,6 +219,7 @@ int sb_reconcile_cgroups(struct sb_reconcile *rc)
     if (!rc->pending) {
         rc->pending = json_array();
         gather_groups(rc, rc->engine->cgroups.unified);
+        gather_groups(rc, rc->engine->cgroups.scopes);
         for (size_t c = 0; c < SB_ELEMENTS(rc->engine->cgroups.v1); c++)
             gather_groups(rc, rc->engine->cgroups.v1[c]);
         rc->again = sb_now_ms() + AGAIN_MS;
@@ -218,12 +229,13 @@ int sb_reconcile_cgroups(struct sb_reconcile *rc)
         return 1;
     json_array_foreach(rc->pending, i, value)
     {
-        const char *folder = json_string_value(value), *id = folder + strlen(folder) - (SB_ID_SIZE - 1);
+        const char *folder = json_string_value(value);
         SB_JSON json_t *one = json_array();
+        char id[SB_ID_SIZE];
 
-        if (!is_lost_group(rc, folder, id))
+        if (!id_of_group(folder, id) || !is_lost_group(rc, folder, id))
             continue;
-        json_array_append_new(one, json_string(folder));
+        json_array_append_new(one, json_sprintf("%s%s", folder, rc->engine->cgroups.scopes ? "/box" : ""));
         sb_reconcile_found(rc, "cgroup", folder, "its sandbox is no more", rc->dry ? 0 : sb_cgroups_remove(one, id));
     }
     return 0;

@@ -94,6 +94,14 @@ static const char *check_document(const char *text, size_t size, const char *nam
     return text + head;
 }
 
+/* What stands where a document should be is none: a folder, a link, a pipe. That is damage, and no fault of the disk. */
+static int cannot_read(int sys_errno, const char *name, struct sandbox_error **error)
+{
+    if (sys_errno == EISDIR || sys_errno == ELOOP || sys_errno == ENXIO || sys_errno == ENOTDIR || sys_errno == ESPIPE || sys_errno == EINVAL)
+        return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .sys_errno = sys_errno, .phase = "state"), "the record %s is no file", name);
+    return sb_fail_errno(error, sys_errno, "state", "the record %s can't be read", name);
+}
+
 static int read_document(int dir, const char *name, json_t **ret, struct sandbox_error **error)
 {
     SB_CLOSE int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -104,10 +112,10 @@ static int read_document(int dir, const char *name, json_t **ret, struct sandbox
     ssize_t n;
 
     if (fd < 0)
-        return sb_fail_errno(error, errno, "state", "the record %s can't be read", name);
+        return cannot_read(errno, name, error);
     n = SB_RETRY(pread(fd, small, sizeof small - 1, 0));
     if (n < 0)
-        return sb_fail_errno(error, errno, "state", "the record %s can't be read", name);
+        return cannot_read(errno, name, error);
     size = (size_t)n;
     small[size] = 0;
     if (size == sizeof small - 1) {
@@ -284,6 +292,10 @@ int sb_record_open(struct sb_engine *engine, const char *id, enum sb_record_lock
     if (!r)
         r = interpret(&record, error);
     if (r) {
+        /* nothing of it is believed: it may be another sandbox's */
+        json_decref(SB_TAKE_PTR(record.json));
+        record.spec = sb_spec_free(record.spec);
+        record.map = (struct sb_idmap){ 0 };
         if (r == SANDBOX_ENOTFOUND || r == SANDBOX_EINVALID) /* of the record, not of the sandbox */
             r = SANDBOX_EDAMAGED;
         if (r != SANDBOX_EDAMAGED) {

@@ -370,7 +370,7 @@ enum sandbox_state {
     SANDBOX_STATE_CREATED = 1,  /**< made; its init lives, nothing was started */
     SANDBOX_STATE_RUNNING = 2,  /**< started */
     SANDBOX_STATE_STOPPED = 3,  /**< stopped on request, or its owner ended; its root is kept */
-    SANDBOX_STATE_FAILED = 4,   /**< its init died; the cause is in the info. A start that fails leaves it as it was */
+    SANDBOX_STATE_FAILED = 4,   /**< its init died; the cause is in the info. A start that fails leaves the state as it was, and its cause in the info */
     SANDBOX_STATE_DAMAGED = 5   /**< its record does not verify; it can only be deleted */
 };
 

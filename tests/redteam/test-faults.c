@@ -91,6 +91,12 @@ static void repair(const char *fault)
     host = sandbox_host_unref(host);
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         snprintf(path, sizeof path, "%s/%s", box_root(), folders[i]);
+        /* a driver whose parent was killed may have gone on until now, and ends without closing its host: the next open sees to that */
+        for (int wait = 0; wait < 50 && !strcmp(folders[i], "owners") && box_entries(path) > 0; wait++) {
+            usleep(100000);
+            host = box_host();
+            host = sandbox_host_unref(host);
+        }
         if (box_entries(path) > 0)
             ck_abort_msg("%d entries are left in %s after %s", box_entries(path), folders[i], fault);
     }
