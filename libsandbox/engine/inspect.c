@@ -132,6 +132,14 @@ static json_t *fact(const char *level, const char *why)
     return json_pack("{s:s, s:s}", "level", level, "why", why);
 }
 
+static int binds(const struct sandbox_spec *spec)
+{
+    for (size_t i = 0; i < spec->n_mounts; i++)
+        if (spec->mounts[i].type == SANDBOX_MOUNT_BIND)
+            return 1;
+    return 0;
+}
+
 /* How strong each promise is here (design: enforced, wrapped, advisory, impossible). */
 static json_t *isolation(const struct sb_engine *engine, const struct sb_record *record)
 {
@@ -154,6 +162,9 @@ static json_t *isolation(const struct sb_engine *engine, const struct sb_record 
     json_object_set_new(j, "seccomp", fact("enforced", "a filter each for commands and daemon"));
     json_object_set_new(j, "capabilities", fact("enforced", "commands have none"));
     json_object_set_new(j, "network", fact("enforced", "loopback only"));
+    if (binds(spec))
+        json_object_set_new(j, "bind_sockets",
+                            fact("advisory", "a UNIX socket in a bound folder can be connected to, as its mode lets a stranger"));
     if (spec->fuse)
         json_object_set_new(j, "fuse", root ? fact("enforced", "a node of its own, for the daemon alone")
                                             : fact("wrapped", "the machine's node: commands may open it, but can't mount by it"));
@@ -169,8 +180,8 @@ static json_t *isolation(const struct sb_engine *engine, const struct sb_record 
 /* Most sandboxes of a host have the same report: new references to one document. */
 static json_t *shared_isolation(const struct sb_engine *engine, const struct sb_record *record, struct sb_isolations *isolations)
 {
-    size_t kind = record->map.privilege % 3 * 8 + (record->spec->fuse != 0) * 4 + (record->spec->pids_max != 0) * 2 +
-                  (record->spec->memory_max != 0);
+    size_t kind = record->map.privilege % 3 * 16 + (size_t)binds(record->spec) * 8 + (record->spec->fuse != 0) * 4 +
+                  (record->spec->pids_max != 0) * 2 + (record->spec->memory_max != 0);
 
     if (!isolations->made[kind])
         isolations->made[kind] = isolation(engine, record);

@@ -99,7 +99,7 @@ WRAP(int, sandbox_exec, struct sandbox *sandbox, const char *const *argv, const 
         with = *options;
     if (is_broken("ignores-deadline"))
         with.deadline_ms = 0;
-    if (is_broken("adds-deadline") && !with.deadline_ms)
+    if (is_broken("adds-deadline") && argv[1] && argv[2] && strstr(argv[2], "sleep 4; exit 3"))
         with.deadline_ms = 3000;
     if (is_broken("ignores-user"))
         with.user = NULL;
@@ -248,4 +248,79 @@ WRAP(int, shutdown, int fd, int how)
 WRAP(const char *, sandbox_error_get_field, const struct sandbox_error *error)
 {
     return is_broken("no-error-field") ? "" : __real_sandbox_error_get_field(error);
+}
+
+WRAP(int, sandbox_spec_set_idempotency_key, struct sandbox_spec *spec, const char *key, struct sandbox_error **error)
+{
+    return is_broken("ignores-key") ? 0 : __real_sandbox_spec_set_idempotency_key(spec, key, error);
+}
+
+WRAP(int, sandbox_log_read, struct sandbox_log *log, int64_t timeout_ms, struct sandbox_log_record *ret_record,
+     struct sandbox_error **error)
+{
+    int r = __real_sandbox_log_read(log, timeout_ms, ret_record, error);
+
+    if (r > 0 && ret_record->kind == SANDBOX_LOG_OUTPUT && ret_record->position == 0 && is_broken("log-loses-first-byte")) {
+        ret_record->data = (const char *)ret_record->data + 1;
+        ret_record->data_size--;
+    }
+    if (r > 0 && ret_record->kind == SANDBOX_LOG_ENDED && is_broken("log-tells-0"))
+        ret_record->code = 0;
+    return r;
+}
+
+WRAP(int, sandbox_spec_set_log_max, struct sandbox_spec *spec, int64_t bytes, struct sandbox_error **error)
+{
+    return is_broken("log-grows") ? 0 : __real_sandbox_spec_set_log_max(spec, bytes, error);
+}
+
+WRAP(int, sandbox_log_wait, struct sandbox *sandbox, const void *marker, size_t marker_size, unsigned int streams,
+     int64_t timeout_ms, int64_t *ret_position, struct sandbox_error **error)
+{
+    return __real_sandbox_log_wait(sandbox, marker, is_broken("marker-by-halves") ? 1 : marker_size, streams, timeout_ms,
+                                   ret_position, error);
+}
+
+WRAP(int, sandbox_file_write, struct sandbox *sandbox, const char *path, const void *data, size_t size,
+     const struct sandbox_file_write_options *options, int64_t timeout_ms, struct sandbox_error **error)
+{
+    struct sandbox_file_write_options with = *options;
+
+    if (is_broken("file-loses-mode"))
+        with.mode = 0644;
+    if (is_broken("file-loses-owner"))
+        with.uid = with.gid = -1;
+    if (is_broken("file-in-place")) {
+        with.flags |= SANDBOX_FILE_APPEND;
+        (void)sandbox_file_remove(sandbox, path, 0, timeout_ms, NULL);
+        usleep(2000);
+    }
+    return __real_sandbox_file_write(sandbox, path, data, size, &with, timeout_ms, error);
+}
+
+WRAP(int, sandbox_folder_next, struct sandbox_folder *folder, int64_t timeout_ms, const char **ret_name,
+     struct sandbox_file_info *info, struct sandbox_error **error)
+{
+    int r = __real_sandbox_folder_next(folder, timeout_ms, ret_name, info, error);
+
+    if (!r && *ret_name && !strcmp(*ret_name, "1234") && is_broken("list-skips-one"))
+        r = __real_sandbox_folder_next(folder, timeout_ms, ret_name, info, error);
+    return r;
+}
+
+WRAP(int, sandbox_event_get_type, const struct sandbox_event *event)
+{
+    int type = __real_sandbox_event_get_type(event);
+
+    return type == SANDBOX_EVENT_STOPPED && is_broken("event-is-lost") ? SANDBOX_EVENT_UNKNOWN : type;
+}
+
+WRAP(int, sandbox_forward_get_status, struct sandbox_forward *forward, struct sandbox_forward_status *status,
+     struct sandbox_error **error)
+{
+    int r = __real_sandbox_forward_get_status(forward, status, error);
+
+    if (!r && is_broken("forward-claims-health"))
+        status->healthy = 1;
+    return r;
 }

@@ -25,8 +25,8 @@ static const char *only;
 static int json, list;
 static unsigned int counts[3];
 
-static const struct rows *const all[] = { &rows_life, &rows_daemon,  &rows_store, &rows_exec,
-                                          &rows_flow, &rows_network, &rows_image, &rows_library };
+static const struct rows *const all[] = { &rows_life, &rows_daemon, &rows_log,     &rows_files, &rows_store,
+                                          &rows_exec, &rows_flow,   &rows_network, &rows_image, &rows_library };
 
 static int usage(void)
 {

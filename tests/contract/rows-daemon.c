@@ -159,6 +159,39 @@ static void b4_fuse_many(void)
     row_says(sandbox, NULL, "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do cat /w$i/hello; done", want);
 }
 
+/* Two sandboxes, different file systems at one path. */
+static void b4_fuse_two(void)
+{
+    struct sandbox *a = fuse_sandbox("/desk"), *b = fuse_sandbox("/desk");
+
+    free(row_sh(a, NULL, "echo of a >/desk/note"));
+    free(row_sh(b, NULL, "echo of b >/desk/note"));
+    row_says(a, NULL, "cat /desk/note", "of a");
+    row_says(b, NULL, "cat /desk/note", "of b");
+}
+
+/* A daemon that does not answer any more: who looks below its mount waits; others, a stop and a delete do not. */
+static void b4_fuse_hung(void)
+{
+    struct sandbox *sandbox = fuse_sandbox("/desk");
+    struct sandbox_exec *stuck;
+    int64_t begun;
+
+    row_need(sandbox_kill(sandbox, SIGSTOP, &error), &error, "halt the daemon");
+    stuck = row_begin(sandbox, ROW_ARGV("/bin/sh", "-c", "cat /desk/hello"), NULL);
+    row_sleep(300);
+    begun = row_now();
+    row_says(sandbox, NULL, "echo others go on", "others go on");
+    ROW_CHECK(row_now() - begun < 5000, "another command took %lld ms", (long long)(row_now() - begun));
+    begun = row_now();
+    row_need(sandbox_stop(sandbox, 0, 60000, &error), &error, "stop");
+    ROW_CHECK(row_now() - begun < 10000, "the stop took %lld ms", (long long)(row_now() - begun));
+    sandbox_exec_unref(stuck);
+    begun = row_now();
+    row_need(sandbox_delete(sandbox, 60000, &error), &error, "delete");
+    ROW_CHECK(row_now() - begun < 10000, "the delete took %lld ms", (long long)(row_now() - begun));
+}
+
 static const struct row rows[] = {
     { "b4_daemon", b4_daemon },
     { "b4_capability", b4_capability },
@@ -170,5 +203,7 @@ static const struct row rows[] = {
     { "b4_fuse_locked", b4_fuse_locked },
     { "b4_fuse_unmount", b4_fuse_unmount },
     { "b4_fuse_many", b4_fuse_many },
+    { "b4_fuse_two", b4_fuse_two },
+    { "b4_fuse_hung", b4_fuse_hung },
 };
 const struct rows rows_daemon = { rows, sizeof rows / sizeof *rows };

@@ -59,6 +59,36 @@ static void b1_name(void)
     free(name);
 }
 
+/* A create that is repeated gives the same one, also from another process; another spec under the key is refused. */
+static void b1_key(void)
+{
+    struct sandbox_spec *spec = row_spec();
+    struct sandbox *first, *again = NULL;
+    char *key = row_name("key");
+    int status;
+    pid_t pid;
+
+    row_need(sandbox_spec_set_idempotency_key(spec, key, &error), &error, "set the key");
+    row_need(sandbox_create(row_host(), spec, 60000, &first, &error), &error, "create");
+    row_keep(first);
+    row_need(sandbox_create(row_host(), spec, 60000, &again, &error), &error, "create again");
+    ROW_CHECK(!strcmp(sandbox_get_id(first), sandbox_get_id(again)), "a repeated create gives another sandbox");
+    sandbox_unref(again);
+    pid = fork();
+    ROW_CHECK(pid >= 0, "no process");
+    if (pid == 0) {
+        row_forked();
+        row_need(sandbox_create(row_host(), spec, 60000, &again, &error), &error, "create in another process");
+        _exit(strcmp(sandbox_get_id(first), sandbox_get_id(again)) ? 77 : 0);
+    }
+    ROW_CHECK(waitpid(pid, &status, 0) == pid && status == 0, "another process gets another sandbox, or none");
+    row_need(sandbox_spec_add_env(spec, "ANOTHER", "spec", &error), &error, "change the spec");
+    row_refused(sandbox_create(row_host(), spec, 60000, &again, &error), SANDBOX_EEXISTS, &error,
+                "another spec under the same key");
+    sandbox_spec_unref(spec);
+    free(key);
+}
+
 /* In a process of its own that makes a detached sandbox with a name and a label, and is killed. */
 static void make_and_die(int lifetime, char id[SANDBOX_ID_LENGTH + 1])
 {
@@ -73,6 +103,7 @@ static void make_and_die(int lifetime, char id[SANDBOX_ID_LENGTH + 1])
         struct sandbox *sandbox;
         char *name = row_name("reopened");
 
+        row_forked();
         row_need(sandbox_spec_set_name(spec, name, &error), &error, "set the name");
         row_need(sandbox_spec_add_label(spec, "contract.key", "a \"quoted\" value", &error), &error, "label");
         row_need(sandbox_spec_add_env(spec, "CONTRACT", "yes", &error), &error, "set the environment");
@@ -370,6 +401,7 @@ static void f37_cancel(void)
 static const struct row rows[] = {
     { "b1_create", b1_create },
     { "b1_name", b1_name },
+    { "b1_key", b1_key },
     { "b8_running", b8_running },
     { "b8_stopped", b8_stopped },
     { "b8_compared", b8_compared },

@@ -123,6 +123,12 @@ void row_clean(void)
         host = sandbox_host_unref(host);
 }
 
+void row_forked(void)
+{
+    host = NULL; /* unusable here, and the parent's to close */
+    n_kept = n_volumes = n_images = 0;
+}
+
 char *row_import(const char *tar, const char *name)
 {
     struct sandbox_image_import_options options = SANDBOX_IMAGE_IMPORT_OPTIONS_INIT;

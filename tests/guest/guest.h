@@ -29,6 +29,7 @@ int probe_fds(void);
 int probe_dev(void);
 int probe_init(void);     /* what can be done to pid 1 */
 int probe_calls(void);    /* probe-calls.c: system calls that must fail, each in a process of its own */
+int probe_permissive(void);
 int probe_sockets(void);
 int probe_mounts(void);   /* probe-mounts.c: clearing flags, unmounting, reaching the machine through fresh file systems */
 int probe_escape(void);

@@ -33,7 +33,7 @@ static int look(const char *what, const char *argument)
         int (*run)(void);
     } probes[] = {
         { "status", probe_status }, { "fds", probe_fds }, { "dev", probe_dev }, { "init", probe_init }, { "calls", probe_calls },
-        { "sockets", probe_sockets }, { "mounts", probe_mounts }, { "escape", probe_escape }, { "proc", probe_proc },
+        { "permissive", probe_permissive }, { "sockets", probe_sockets }, { "mounts", probe_mounts }, { "escape", probe_escape }, { "proc", probe_proc },
     };
 
     if (strcmp(what, "abstract") == 0 || strcmp(what, "socket") == 0)
