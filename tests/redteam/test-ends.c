@@ -200,6 +200,7 @@ static void expect_last_line(const char *wanted)
 
     options.follow = 1;
     for (int pass = 0; pass < 2; pass++) { /* to its end, so that all of it is there; then its last line */
+        *text = 0;
         sbtest_ok(sandbox_log_open(sandbox, &options, &log, &error), &error);
         for (;;) {
             struct sandbox_log_record record = SANDBOX_LOG_RECORD_INIT;
@@ -208,7 +209,8 @@ static void expect_last_line(const char *wanted)
             if (r <= 0)
                 break;
             if (record.kind == SANDBOX_LOG_OUTPUT)
-                snprintf(text, sizeof text, "%.*s", (int)record.data_size, (const char *)record.data);
+                snprintf(text + strlen(text), sizeof text - strlen(text), "%.*s", (int)record.data_size,
+                         (const char *)record.data);
         }
         sbtest_ok(r, &error);
         sandbox_log_close(log);
