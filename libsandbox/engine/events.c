@@ -217,14 +217,19 @@ static void first_look(struct watch *w, struct box *b, const json_t *document)
         tell(w, b, "created", wall_ms(), NULL);
 }
 
-/* Somebody is at work on it, and may have ended its init himself. */
-static int is_locked(struct watch *w, const struct box *b)
+/* It is failed, and nobody is about to say otherwise: whoever ends an init himself holds the sandbox's lock until it is written down, and who
+ * deletes it, until its folder is elsewhere. 0: not yet. */
+static int has_failed(struct watch *w, const struct box *b)
 {
+    SB_JSON json_t *document = NULL;
     struct sb_record record = SB_RECORD_INIT;
+    const char *state = NULL;
     int r = sb_record_open(w->engine, b->id, SB_LOCK_EXCLUSIVE, &record, NULL);
 
+    if (r != SANDBOX_EBUSY && r != SANDBOX_ENOTFOUND && !sb_engine_inspect(&w->engine->driver, b->id, &document, NULL))
+        state = sb_json_str(document, "state");
     sb_record_clear(&record);
-    return r == SANDBOX_EBUSY;
+    return state && !strcmp(state, "failed");
 }
 
 /* Its init ended. What does the record say? */
@@ -238,12 +243,17 @@ static void judge(struct watch *w, struct box *b, const char *state, const char 
     } else if (!strcmp(state, "stopped")) {
         tell_cause(w, b, "stopped", cause);
         b->state = DEAD;
-    } else if (since < SETTLE_MS || (since < MEANT_MS && is_locked(w, b))) {
+    } else if (since < SETTLE_MS || (since < MEANT_MS && !has_failed(w, b))) {
         b->again = 1;
     } else {
         tell_cause(w, b, "failed", *cause ? cause : "its init died");
         b->state = DEAD;
     }
+}
+
+static int is_there(const struct watch *w, const struct box *b)
+{
+    return faccessat(w->engine->sandboxes, b->id, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
 }
 
 static void look(struct watch *w, struct box *b)
@@ -259,8 +269,8 @@ static void look(struct watch *w, struct box *b)
     }
     state = sb_json_str(document, "state");
     cause = sb_json_str(document, "cause");
-    if (!state || !strcmp(state, "creating"))
-        return;
+    if (!state || !strcmp(state, "creating") || (!strcmp(state, "damaged") && !is_there(w, b)))
+        return; /* not yet, or no more: what is being deleted may look damaged */
     if (!b->known)
         first_look(w, b, document);
     if (b->skipped)
@@ -270,7 +280,7 @@ static void look(struct watch *w, struct box *b)
     else if (b->link < 0 && (!strcmp(state, "created") || !strcmp(state, "running")))
         connect_to(w, b);
     else if (b->link < 0 && b->state == UNBORN && !w->opening && (!strcmp(state, "stopped") || !strcmp(state, "failed")))
-        tell_cause(w, b, state, cause);
+        lose_link(w, b); /* its life went by between two looks: how it ended is judged like any end */
     if (b->state == UNBORN && b->link < 0 && !b->again)
         b->state = DEAD;
     b->history = 1;
@@ -331,7 +341,7 @@ static void gone(struct watch *w, struct box *b)
 {
     drain(w, b);
     if (b->known && !b->skipped) {
-        if (b->state == LIVE || b->state == DYING)
+        if (b->state != DEAD)
             tell_cause(w, b, "stopped", "deleted");
         tell(w, b, "deleted", wall_ms(), NULL);
     }
@@ -355,7 +365,7 @@ static int list(struct watch *w)
     closedir(stream);
     for (struct box *b = w->boxes, *next; b; b = next) {
         next = b->next;
-        if (faccessat(w->engine->sandboxes, b->id, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+        if (!is_there(w, b))
             gone(w, b);
     }
     return r;
