@@ -259,7 +259,10 @@ void ag_start(struct ag_slot *s, const struct sb_request *q, int *fds, size_t n_
     x.fds[1] = daemon ? SB_FD_DAEMON_OUT : s->journal_max ? out : fds[1];
     x.fds[2] = daemon ? SB_FD_DAEMON_ERR : s->journal_max ? err : fds[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pipes) < 0) {
-        ag_fail(s, SB_STEP_FORK, errno);
+        r = errno;
+        ag_fail(s, SB_STEP_FORK, r);
+        if (s->journal_max) /* keeper has begun it */
+            ag_event_failed(s, r);
         return;
     }
     x.status_fd = pipes[1];

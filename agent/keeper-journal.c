@@ -57,7 +57,8 @@ static struct ag_journal *find_room(struct ag_keeper *k)
     for (struct ag_journal *j = k->journals; j < k->journals + SB_JOURNALS_MAX; j++) {
         if (!j->used)
             return j;
-        if (j->ended && (!oldest || j->order < oldest->order))
+        /* whose end was lost on the way has its pipes at their end */
+        if ((j->ended || (k->in[place(k, j)].fd < 0 && k->in[place(k, j) + 1].fd < 0)) && (!oldest || j->order < oldest->order))
             oldest = j;
     }
     if (oldest)

@@ -101,7 +101,10 @@ static int open_journal(struct sandbox_exec *exec, const struct sandbox_log_opti
     if (!r && !exec->exec->journal)
         r = sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "exec", .hint = "set journal_max in its sandbox_exec_options"),
                     "this command has no journal");
-    request.exec_id = exec ? exec->id : NULL;
+    if (!r) {
+        request.exec_id = exec->id;
+        request.ended = sb_exec_collect(exec, NULL) == 0;
+    }
     return r ? r : new_log(exec->host, exec->sandbox_id, &request, ret_log, error);
 }
 

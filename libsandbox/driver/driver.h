@@ -96,6 +96,7 @@ struct sb_log {
 
 struct sb_log_request {
     const char *exec_id;  /* NULL: the sandbox's own */
+    int ended;            /* the exec is known to have ended */
     int this_run;         /* from the daemon's last start on; nothing before it was started */
     struct sandbox_log_options options;
 };

@@ -150,8 +150,12 @@ static int start_program(struct sb_engine *engine, struct sb_launch *launch, con
     if (r)
         return sb_fail_errno(error, -r, "stage", "the agent program can't be started");
     launch->stage = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (launch->stage < 0)
-        return sb_fail_errno(error, errno, "stage", "the stage can't be watched"); /* it ends when the control socket closes */
+    if (launch->stage < 0) {
+        r = sb_fail_errno(error, errno, "stage", "the stage can't be watched");
+        launch->control = sb_close(launch->control); /* so it ends */
+        SB_RETRY(waitpid(pid, NULL, __WALL));
+        return r;
+    }
     if (launch->kept && (r = sb_identity_read(pid, engine->self.boot, &launch->keeper)))
         return sb_fail_errno(error, -r, "stage", "the keeper can't be identified");
     return 0;

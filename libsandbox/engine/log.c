@@ -20,7 +20,7 @@
 
 #include <errors.h>
 
-enum { LOOK_MS = 100, JOURNAL_MS = 2000, SCANS = 3 };
+enum { LOOK_MS = 100, JOURNAL_MS = 2000, SETTLE_MS = 1000, STATUS_MS = 2000, SCANS = 3 };
 
 struct local_log {
     struct sb_log log;
@@ -35,6 +35,8 @@ struct local_log {
     uint32_t run;               /* not 0: the daemon's start of this number is waited for */
     int of_exec;
     int ended;    /* the daemon or exec, as far as was read */
+    int link;     /* a question to init: has the daemon that ended been started again? */
+    enum { UNASKED, ASKED, STARTED_AGAIN, OVER } answer;
     int inotify, timer, keeper;
     int unwatched; /* keeper can't be seen from here: its init's socket must tell */
 };
@@ -106,7 +108,7 @@ static int look_for_run(void *data, const struct local_log *l, const struct sb_r
     return 0;
 }
 
-static int ask_status(const struct local_log *l, struct sb_reply *ret)
+static int send_status(const struct local_log *l, int *ret_link)
 {
     struct sb_request request = { .type = SB_REQUEST_STATUS };
     SB_CLOSE int link = -1;
@@ -115,24 +117,33 @@ static int ask_status(const struct local_log *l, struct sb_reply *ret)
     if (!r)
         r = sb_link_send(link, &request, NULL, NULL, 0, NULL);
     if (!r)
-        r = sb_link_receive(link, 2000, ret, NULL, NULL);
+        *ret_link = SB_TAKE_FD(link);
+    return r;
+}
+
+static int ask_status(const struct local_log *l, struct sb_reply *ret)
+{
+    SB_CLOSE int link = -1;
+    int r = send_status(l, &link);
+
+    if (!r)
+        r = sb_link_await(link, l->engine->driver.close_fd, STATUS_MS, ret, NULL, NULL);
     return r ? r : ret->type == SB_REPLY_STATUS ? 0 : SANDBOX_EPROTOCOL;
 }
 
 /* From the daemon's last start on, whose number init knows; without an init, from the last that is in the log. */
-static int find_run(struct local_log *l)
+static int find_run(struct local_log *l, const struct sb_reply *status)
 {
-    struct sb_reply status = { 0 };
     struct run_scan s = { 0 };
-    int alive = ask_status(l, &status) == 0, r;
+    int alive = status->type == SB_REPLY_STATUS, r;
 
-    s.wanted = !alive ? 0 : status.starts ? status.starts : 1;
+    s.wanted = !alive ? 0 : status->starts ? status->starts : 1;
     r = scan(l, look_for_run, &s);
     if (r)
         return r;
     if (s.found) {
         l->start = s.place;
-    } else if (alive && (s.any || !status.starts)) { /* keeper has not written it down yet; were it gone, all marks before it were */
+    } else if (alive && (s.any || !status->starts)) { /* keeper has not written it down yet; were it gone, all marks before it were */
         l->start = s.run;
         l->run = s.wanted;
     }
@@ -214,10 +225,11 @@ static void follow_life(struct local_log *l, const struct sb_ring_entry *e)
 {
     struct sb_ring_event event;
 
-    if (e->stream == SB_RING_RUN)
+    if (e->stream == SB_RING_RUN || e->stream == SB_RING_STARTED) {
         l->ended = 0;
+        l->answer = UNASKED;
+    }
     if (e->stream == SB_RING_STARTED && sb_ring_event_of(e, &event)) {
-        l->ended = 0;
         if (event.number == l->run && !is_before(&e->place, &l->start)) /* not one of an earlier init */
             l->run = 0;
     }
@@ -304,9 +316,18 @@ static int keeper_is_gone(const struct local_log *l)
     return l->keeper < 0 || poll(&p, 1, 0) == 1;
 }
 
-/* The end that stands in the log last: has it been started again, and keeper not written that down yet? */
-static int is_over(const struct local_log *l)
+static int add(const struct local_log *l, int fd)
 {
+    struct epoll_event e = { .events = EPOLLIN };
+
+    return epoll_ctl(l->log.fd, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
+}
+
+/* The end that stands in the log last: has it been started again, and keeper not written that down yet? Asked without waiting: an init that
+ * hangs has started nothing. */
+static int is_over(struct local_log *l)
+{
+    struct sandbox_error *why = NULL;
     struct sb_reply status;
     int r;
 
@@ -314,10 +335,21 @@ static int is_over(const struct local_log *l)
         return 0;
     if (l->of_exec)
         return 1;
-    r = ask_status(l, &status);
-    if (r)
-        return r == SANDBOX_ENOTRUNNING || r == SANDBOX_ENOTFOUND;
-    return status.daemon != SB_DAEMON_STARTING && status.daemon != SB_DAEMON_RUNNING;
+    if (l->answer == UNASKED) {
+        r = send_status(l, &l->link);
+        l->answer = r == SANDBOX_ENOTRUNNING || r == SANDBOX_ENOTFOUND ? OVER : r || add(l, l->link) ? UNASKED : ASKED;
+        if (l->answer == UNASKED)
+            l->link = sb_close(l->link);
+    }
+    if (l->answer == ASKED) {
+        r = sb_link_receive(l->link, 0, &status, NULL, &why);
+        sandbox_error_unref(why);
+        if (r == SANDBOX_ETIMEDOUT)
+            return 0;
+        l->link = sb_close(l->link);
+        l->answer = !r && (status.daemon == SB_DAEMON_STARTING || status.daemon == SB_DAEMON_RUNNING) ? STARTED_AGAIN : OVER;
+    }
+    return l->answer == OVER;
 }
 
 static int until_passed(const struct local_log *l)
@@ -365,6 +397,7 @@ static void log_free(struct sb_log *log)
     sb_close(l->inotify);
     sb_close(l->timer);
     sb_close(l->keeper);
+    sb_close(l->link);
     sb_close(l->log.fd);
     free(l);
 }
@@ -372,13 +405,6 @@ static void log_free(struct sb_log *log)
 static const struct sb_log_ops log_ops = { log_next, log_free };
 
 /* ---- opening ---- */
-
-static int add(const struct local_log *l, int fd)
-{
-    struct epoll_event e = { .events = EPOLLIN };
-
-    return epoll_ctl(l->log.fd, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
-}
 
 static int watch_folder(struct local_log *l)
 {
@@ -437,8 +463,39 @@ static int await_journal(const struct local_log *l, const struct sb_record *reco
     return 0;
 }
 
+/* Who was told of an end by init looks for it in the log: keeper, which writes it, may be some steps behind. Waits for that, for a moment. */
+static int settle(const struct local_log *l, const struct sb_record *record, uint32_t number)
+{
+    int64_t until = sb_deadline(SETTLE_MS);
+    SB_CLOSE int keeper = sb_keeper_open(l->engine, record);
+    struct pollfd p = { .fd = keeper, .events = POLLIN };
+    int r, started = l->of_exec, ended = 0, gone = keeper < 0;
+    struct sb_ring_event event;
+    struct sb_ring_entry e;
+    struct sb_ring ring;
+
+    if (gone)
+        return 0;
+    r = sb_ring_open(l->folder, l->ring.name, &ring);
+    while (!r) {
+        while ((r = sb_ring_next(&ring, &e)) == 1) {
+            if (e.stream == SB_RING_RUN)
+                started = ended = 0;
+            if (e.stream == SB_RING_STARTED && sb_ring_event_of(&e, &event))
+                started = l->of_exec || event.number == number;
+            ended = e.stream == SB_RING_ENDED ? started : e.stream == SB_RING_STARTED ? 0 : ended;
+        }
+        if (r || ended || gone || !sb_left_ms(until))
+            break;
+        gone = poll(&p, 1, 5) == 1;
+    }
+    sb_ring_close(&ring);
+    return r;
+}
+
 static int open_ring(struct local_log *l, const struct sb_record *record, const struct sb_log_request *q, struct sandbox_error **error)
 {
+    struct sb_reply status = { 0 };
     char name[80] = "log";
     int r;
 
@@ -450,10 +507,18 @@ static int open_ring(struct local_log *l, const struct sb_record *record, const 
     if (q->exec_id && (r = await_journal(l, record, q->exec_id, error)))
         return r;
     l->ring.from = (uint64_t)l->options.position;
-    if (q->options.tail >= 0)
+    if (!q->exec_id && (r = ask_status(l, &status))) {
+        status = (struct sb_reply){ 0 };
+        if (r == SANDBOX_ENOTRUNNING || r == SANDBOX_ELOST) /* init has just died, perhaps: what it said is being written down */
+            sb_keeper_await(l->engine, record, SETTLE_MS);
+        r = 0;
+    }
+    if (q->exec_id ? q->ended : status.starts && status.daemon != SB_DAEMON_STARTING && status.daemon != SB_DAEMON_RUNNING)
+        r = settle(l, record, status.starts);
+    if (!r && q->options.tail >= 0)
         r = find_tail(l);
     if (!r && q->this_run)
-        r = find_run(l);
+        r = find_run(l, &status);
     if (r)
         return sb_fail_errno(error, -r, "log", "the log can't be read");
     return l->options.follow ? begin_following(l, record, error) : 0;
@@ -469,7 +534,7 @@ int sb_engine_log_open(struct sb_driver *driver, const char *id, const struct sb
     if (!l)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
     *l = (struct local_log){ .log = { &log_ops, -1 }, .engine = (struct sb_engine *)driver, .folder = -1, .options = request->options,
-                             .ring = { .fd = -1 }, .inotify = -1, .timer = -1, .keeper = -1, .of_exec = request->exec_id != NULL };
+                             .ring = { .fd = -1 }, .inotify = -1, .timer = -1, .keeper = -1, .link = -1, .of_exec = request->exec_id != NULL };
     snprintf(l->id, sizeof l->id, "%s", id);
     l->streams = l->options.streams ? l->options.streams : 1u << SANDBOX_LOG_STDOUT | 1u << SANDBOX_LOG_STDERR;
     r = sb_record_open(l->engine, id, SB_LOCK_NONE, &record, error);

@@ -506,7 +506,8 @@ SANDBOX_API int sandbox_exec_take_stderr(struct sandbox_exec *exec, int *ret_fd,
  * A further handle of an exec by its whole id, from any process, while it runs or after: it waits and kills as the first one does, and
  * any number of them tell the same end. It has no pipes (take_…: EINVALID). The ends of the last 1,024 commands are known as long as the
  * sandbox runs; in a sandbox with a daemon or of lifetime detached, the last 1,800 or more also after it ended, and then a command that was
- * running is SANDBOX_EXEC_LOST. A process killed for want of memory may read as SIGNALLED here. ENOTFOUND: no such exec, or forgotten.
+ * running is SANDBOX_EXEC_LOST. One killed for want of memory is SANDBOX_EXEC_OOM to the handle that started it, and SIGNALLED by SIGKILL to
+ * those opened by id, to sandbox_wait() and in the log. ENOTFOUND: no such exec, or forgotten.
  * The caller owns the handle. Since 0.1.
  */
 SANDBOX_API int sandbox_exec_open(struct sandbox *sandbox, const char *id, struct sandbox_exec **ret_exec, struct sandbox_error **error);
@@ -623,7 +624,8 @@ SANDBOX_API struct sandbox_log *sandbox_log_close(struct sandbox_log *log);
 SANDBOX_API int sandbox_log_wait(struct sandbox *sandbox, const void *marker, size_t marker_size, unsigned int streams, int64_t timeout_ms,
                                  int64_t *ret_position, struct sandbox_error **error);
 /**
- * Waits until the daemon has ended; result (may be NULL) says how. At once when it had already, also in a sandbox that was stopped.
+ * Waits until the daemon has ended; result (may be NULL) says how. At once when it had already, also in a sandbox that was stopped. A log
+ * that is opened after that has all that the daemon wrote (but for one whose keeper hangs: then what is there after a second).
  * ENOTRUNNING: it was never started. Since 0.1.
  */
 SANDBOX_API int sandbox_wait(struct sandbox *sandbox, int64_t timeout_ms, struct sandbox_exec_result *result, struct sandbox_error **error);

@@ -311,6 +311,37 @@ START_TEST(log_turns_under_its_reader)
 }
 END_TEST
 
+/* Who was told of the end finds the last line, without following. */
+START_TEST(log_after_wait)
+{
+    struct sandbox_exec_options with = SANDBOX_EXEC_OPTIONS_INIT;
+    struct sandbox_log_options options = SANDBOX_LOG_OPTIONS_INIT;
+
+    sandbox = box_start(host, daemon_spec("i=0; while [ $i -lt 2000 ]; do echo $i; i=$((i+1)); done; echo last"));
+    options.tail = 1;
+    with.journal_max = 16384;
+    for (int i = 0; i < 8; i++) {
+        struct sandbox_exec *exec = NULL;
+        struct sandbox_log *log = NULL;
+        char *text;
+
+        if (i)
+            sbtest_ok(sandbox_start(sandbox, 10000, &error), &error);
+        sbtest_ok(sandbox_wait(sandbox, 20000, NULL, &error), &error);
+        expect_log(&options, "last\n[ended 1 0 0]");
+        sbtest_ok(sandbox_exec(sandbox, BOX_ARGV("sh", "-c", "seq 1 3000; echo gone >&2"), &with, &exec, &error), &error);
+        sbtest_ok(sandbox_exec_wait(exec, 20000, NULL, &error), &error);
+        sbtest_ok(sandbox_exec_log_open(exec, NULL, &log, &error), &error);
+        text = read_all(log, 0);
+        ck_assert_ptr_nonnull(strstr(text, "gone\n"));
+        ck_assert_ptr_nonnull(strstr(text, "[ended 1 0 0]"));
+        free(text);
+        sandbox_log_close(log);
+        sandbox_exec_unref(exec);
+    }
+}
+END_TEST
+
 START_TEST(log_without_a_daemon)
 {
     sandbox = box_start(host, NULL);
@@ -542,6 +573,7 @@ int main(void)
     tcase_add_test(tc, log_marker_across_records);
     tcase_add_test(tc, log_failed_start);
     tcase_add_test(tc, log_turns_under_its_reader);
+    tcase_add_test(tc, log_after_wait);
     tcase_add_test(tc, log_without_a_daemon);
     tcase_add_test(tc, attach_many);
     tcase_add_test(tc, attach_after_the_end);

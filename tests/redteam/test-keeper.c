@@ -251,6 +251,36 @@ START_TEST(keeper_is_stopped_for_good)
 }
 END_TEST
 
+/* An init that is stopped answers nothing; who reads a log does not wait for it. */
+START_TEST(init_is_stopped)
+{
+    struct sandbox_log_options options = SANDBOX_LOG_OPTIONS_INIT;
+    struct sandbox_log_record record = SANDBOX_LOG_RECORD_INIT;
+    struct sandbox_log *log = NULL;
+    pid_t init;
+    long begun;
+    int r;
+
+    sandbox = start_daemon("echo hi", 0);
+    sbtest_ok(sandbox_wait(sandbox, 10000, NULL, &error), &error);
+    options.follow = 1;
+    sbtest_ok(sandbox_log_open(sandbox, &options, &log, &error), &error);
+    init = find_child(keeper_pid());
+    ck_assert_int_gt(init, 0);
+    ck_assert_int_eq(kill(init, SIGSTOP), 0);
+    begun = box_now();
+    while ((r = sandbox_log_read(log, 0, &record, &error)) == 1)
+        ;
+    ck_assert_int_lt(box_now() - begun, 500);
+    sbtest_fails(r, SANDBOX_ETIMEDOUT, &error);
+    sbtest_fails(sandbox_log_read(log, 200, &record, &error), SANDBOX_ETIMEDOUT, &error);
+    ck_assert_int_lt(box_now() - begun, 1500);
+    ck_assert_int_eq(kill(init, SIGCONT), 0);
+    sbtest_ok(sandbox_log_read(log, 5000, &record, &error), &error); /* the end */
+    sandbox_log_close(log);
+}
+END_TEST
+
 /* A log that nobody reads: the daemon runs at full speed, memory and disk stay bounded. */
 START_TEST(exec_f19_log)
 {
@@ -551,6 +581,7 @@ int main(void)
     tcase_add_test(tc, keeper_is_killed);
     tcase_add_test(tc, keeper_is_stopped);
     tcase_add_test(tc, keeper_is_stopped_for_good);
+    tcase_add_test(tc, init_is_stopped);
     tcase_add_test(tc, exec_f19_log);
     tcase_add_test(tc, log_on_a_full_disk);
     tcase_add_test(tc, log_of_a_liar);
