@@ -10,7 +10,7 @@ sys.dont_write_bytecode = True
 import tap
 from tool import Tool
 
-COMMANDS = ['run', 'create', 'start', 'exec', 'inspect', 'ls', 'stop', 'kill', 'rm', 'dial', 'forward', 'events', 'logs', 'wait', 'attach', 'image import', 'image ls', 'image inspect',
+COMMANDS = ['run', 'create', 'start', 'exec', 'inspect', 'ls', 'stop', 'kill', 'rm', 'cp', 'dial', 'forward', 'events', 'logs', 'wait', 'attach', 'image import', 'image ls', 'image inspect',
             'image rm', 'volume create', 'volume ls', 'volume rm', 'version']
 
 
@@ -76,6 +76,8 @@ def test_option_values(tool):
     refused(tool, 'logs', '--since', 'yesterday', 'x', says='not understood', field='since')
     refused(tool, 'logs', '--tail', '-1', 'x', says='not understood', field='tail')
     refused(tool, 'create', '--log-max', '1K', says='not understood', field='log-max')
+    refused(tool, 'cp', 'a', 'b', says='neither is in a sandbox', field='operands')
+    refused(tool, 'cp', 'a:/b', 'c:/d', says='both are in a sandbox', field='operands')
     refused(tool, 'dial', 'x', '0', says='no port', field='port')
     refused(tool, 'dial', 'x', '65536', says='no port', field='port')
     refused(tool, 'dial', 'x', 'http', says='no port', field='port')

@@ -22,6 +22,7 @@ static const struct command commands[] = {
     { "stop", "SANDBOX…", "stop sandboxes; their files stay", FOR_STOP, 1, -1, -1, command_stop },
     { "kill", "SANDBOX…", "send a signal to daemons", FOR_KILL, 1, -1, -1, command_kill },
     { "rm", "SANDBOX…", "delete sandboxes, running ones too", 0, 1, -1, -1, command_rm },
+    { "cp", "SANDBOX:PATH|FOLDER|FILE|- …", "copy files and folders in or out; - is a tar on stdin or stdout", FOR_CP, 2, 2, -1, command_cp },
     { "dial", "SANDBOX PORT", "connect stdin and stdout to a TCP port in a sandbox", 0, 2, 2, -1, command_dial },
     { "forward", "SANDBOX PORT [LOCALPORT]", "listen on 127.0.0.1 for a TCP port in a sandbox, until interrupted", 0, 2, 3, -1,
       command_forward },

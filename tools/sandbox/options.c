@@ -71,6 +71,7 @@ static const struct option options[] = {
       "with --detach: keep so much of its output, for sandbox attach" },
     { "log-max", "SIZE", NUMBER, AT(log_max), value_size, 8192, "bytes, 8K or more", FOR_CREATE,
       "how much of the daemon's output is kept (default: 16M)" },
+    { "archive", NULL, FLAG, AT(archive), NULL, 0, NULL, FOR_CP, "keep owners, as numbers; also -a" },
     { "follow", NULL, FLAG, AT(follow), NULL, 0, NULL, FOR_LOGS, "go on with what comes, to the daemon's end; also -f" },
     { "tail", "COUNT", NUMBER, AT(tail), value_count, 0, "a whole number", FOR_LOGS, "begin so many lines before the end" },
     { "since", "TIME", NUMBER, AT(since_ms), value_moment, 1, "10m (ago) or 2026-11-30T21:00:00Z", FOR_LOGS, "only what came then or later" },
@@ -161,7 +162,7 @@ static int store(struct tool *tool, struct arguments *arguments, const struct op
 /* Reads the option at argv[*index], with its value; *index moves past it. */
 static int parse_option(struct tool *tool, struct arguments *arguments, unsigned int group, int argc, char **argv, int *index)
 {
-    const char *word = strcmp(argv[*index], "-h") == 0 ? "--help" : strcmp(argv[*index], "-f") == 0 ? "--follow" : argv[*index];
+    const char *word = strcmp(argv[*index], "-h") == 0 ? "--help" : strcmp(argv[*index], "-f") == 0 ? "--follow" : strcmp(argv[*index], "-a") == 0 ? "--archive" : argv[*index];
     const char *text = word + 2;
     const struct option *o = word[1] == '-' ? find(text, group) : NULL;
     const char *equals = o ? strchr(text, '=') : NULL;

@@ -38,6 +38,7 @@ struct arguments {
     const char *marker;
     int64_t follow, tail, since_ms, until_ms, timestamps, only_stdout, only_stderr; /* times: milliseconds since 1970 */
     int64_t log_max, journal_max, detach;
+    int64_t archive; /* cp */
     const char **operands; /* NULL-terminated */
     size_t n_operands;
     const char **argv; /* the command to run, NULL-terminated */
@@ -56,6 +57,7 @@ enum {
     FOR_LOGS = 1u << 12,
     FOR_WAIT = 1u << 13,
     FOR_ATTACH = 1u << 14,
+    FOR_CP = 1u << 8,
     FOR_CONTRACT = 1u << 24,
     FOR_RECONCILE = 1u << 20,
     FOR_ALL = ~0u,
@@ -81,6 +83,7 @@ int command_ls(struct tool *tool, const struct arguments *arguments);
 int command_stop(struct tool *tool, const struct arguments *arguments);
 int command_kill(struct tool *tool, const struct arguments *arguments);
 int command_rm(struct tool *tool, const struct arguments *arguments);
+int command_cp(struct tool *tool, const struct arguments *arguments);
 int command_dial(struct tool *tool, const struct arguments *arguments);
 int command_forward(struct tool *tool, const struct arguments *arguments);
 int command_events(struct tool *tool, const struct arguments *arguments);
