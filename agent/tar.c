@@ -143,20 +143,19 @@ static int is_zero(const void *data)
 static void check_sum(const struct ag_tar *tar, const struct ustar *h)
 {
     const unsigned char *p = (const unsigned char *)h;
-    int64_t sum = 0, said = number(tar, h->checksum, sizeof h->checksum);
-    int64_t with_signs = 0;
+    int64_t sum = 0, with_signs = 0, said;
 
+    if (!tar->entries && ((p[0] == 0x1f && p[1] == 0x8b) || (p[0] == 0x28 && p[1] == 0xb5) || (p[0] == 0xfd && p[1] == '7')))
+        au_fail(SANDBOX_EUNSUPPORTED, 0, "decompress it first", "the archive is compressed");
+    said = number(tar, h->checksum, sizeof h->checksum);
     for (size_t i = 0; i < sizeof *h; i++) {
         int blank = i >= offsetof(struct ustar, checksum) && i < offsetof(struct ustar, type);
 
         sum += blank ? ' ' : p[i];
         with_signs += blank ? ' ' : (signed char)p[i]; /* as some old ones count */
     }
-    if (sum != said && with_signs != said) {
-        if (!tar->entries && ((p[0] == 0x1f && p[1] == 0x8b) || (p[0] == 0x28 && p[1] == 0xb5) || (p[0] == 0xfd && p[1] == '7')))
-            au_fail(SANDBOX_EUNSUPPORTED, 0, "decompress it first", "the archive is compressed");
+    if (sum != said && with_signs != said)
         damaged(tar, tar->entries ? "has a damaged header" : "is no tar header");
-    }
 }
 
 /* The data of an extended header or a long name, with a NUL behind it. malloc'ed. */

@@ -162,7 +162,9 @@ static int store(struct tool *tool, struct arguments *arguments, const struct op
 /* Reads the option at argv[*index], with its value; *index moves past it. */
 static int parse_option(struct tool *tool, struct arguments *arguments, unsigned int group, int argc, char **argv, int *index)
 {
-    const char *word = strcmp(argv[*index], "-h") == 0 ? "--help" : strcmp(argv[*index], "-f") == 0 ? "--follow" : strcmp(argv[*index], "-a") == 0 ? "--archive" : argv[*index];
+    const char *short_one = argv[*index];
+    const char *word = strcmp(short_one, "-h") == 0 ? "--help" : strcmp(short_one, "-f") == 0 ? "--follow" :
+                       strcmp(short_one, "-a") == 0 ? "--archive" : short_one;
     const char *text = word + 2;
     const struct option *o = word[1] == '-' ? find(text, group) : NULL;
     const char *equals = o ? strchr(text, '=') : NULL;
