@@ -6,14 +6,30 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const struct sandbox_host *host_of(const struct sandbox *sandbox)
 {
     return sandbox ? sandbox->host : NULL;
 }
 
+/* A descriptor of the caller's, which goes inside: nothing that leads further out of the sandbox than its own bytes. */
+static int check_fd(int fd, int wanted, const char *field, struct sandbox_error **error)
+{
+    int flags = fcntl(fd, F_GETFL);
+    struct stat st;
+
+    if (flags < 0 || fstat(fd, &st) < 0)
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = field), "%s is no open descriptor", field);
+    if (S_ISDIR(st.st_mode) || (flags & O_PATH))
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = field), "%s is a folder or a path: it would lead out of the sandbox", field);
+    if ((flags & O_ACCMODE) != O_RDWR && (flags & O_ACCMODE) != wanted)
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = field), "%s is not open for %s", field, wanted == O_RDONLY ? "reading" : "writing");
+    return 0;
+}
+
 /* A path of this machine, or a descriptor with a format: one of them. */
-static int check_end(const char *path, int fd, int format, const char *field, const char *fd_field, struct sandbox_error **error)
+static int check_end(const char *path, int fd, int wanted, int format, const char *field, const char *fd_field, struct sandbox_error **error)
 {
     if (format < SANDBOX_STREAM_AUTO || format > SANDBOX_STREAM_FILE)
         return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "format"), "format is not a sandbox_stream");
@@ -25,9 +41,7 @@ static int check_end(const char *path, int fd, int format, const char *field, co
         return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = field), "%s is empty or longer than %d bytes", field, PATH_MAX - 1);
     if (!path && format == SANDBOX_STREAM_AUTO)
         return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "format"), "say what format a descriptor's bytes have");
-    if (!path && fcntl(fd, F_GETFD) < 0)
-        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = fd_field), "%s is no open descriptor", fd_field);
-    return 0;
+    return path ? 0 : check_fd(fd, wanted, fd_field, error);
 }
 
 static int check_caps(int64_t bytes, int64_t entries, unsigned int flags, unsigned int known, struct sandbox_error **error)
@@ -50,7 +64,7 @@ static int upload_begin(struct sandbox *sandbox, const char *source, const char 
     if (!r)
         r = sb_options_read(&known, sizeof known, SB_SIZE_TO(struct sandbox_upload_options, max_entries), options, error);
     if (!r)
-        r = check_end(source, known.source_fd, known.format, "source", "source_fd", error);
+        r = check_end(source, known.source_fd, O_RDONLY, known.format, "source", "source_fd", error);
     if (!r)
         r = sb_check_inside_path(target, "target", error);
     if (!r)
@@ -114,7 +128,7 @@ static int download_begin(struct sandbox *sandbox, const char *source, const cha
     if (!r)
         r = sb_options_read(&known, sizeof known, SB_SIZE_TO(struct sandbox_download_options, max_entries), options, error);
     if (!r)
-        r = check_end(target, known.target_fd, known.format, "target", "target_fd", error);
+        r = check_end(target, known.target_fd, O_WRONLY, known.format, "target", "target_fd", error);
     if (!r)
         r = sb_check_inside_path(source, "source", error);
     if (!r)

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -51,20 +52,21 @@ static enum claim claim_on(struct sb_engine *engine, const char *id)
     return l.found;
 }
 
-/* The id behind a mark in a path, with what follows it. */
+/* The first id behind a mark in a text, with what follows it: the state root's own path may have such a part, too. */
 static int id_after(const char *text, const char *mark, const char *suffix, char id[SB_ID_SIZE])
 {
-    const char *at = strstr(text, mark);
-
-    if (!at || strlen(at += strlen(mark)) < SB_ID_SIZE - 1)
-        return 0;
-    memcpy(id, at, SB_ID_SIZE - 1);
-    id[SB_ID_SIZE - 1] = 0;
-    at += SB_ID_SIZE - 1;
-    if (!sb_id_valid(id) || strncmp(at, suffix, strlen(suffix)))
-        return 0;
-    at += strlen(suffix);
-    return *at == '/' || *at == '\n' || !*at;
+    for (const char *at = strstr(text, mark), *end; at; at = strstr(at, mark)) {
+        at += strlen(mark);
+        if (strlen(at) < SB_ID_SIZE - 1)
+            return 0;
+        memcpy(id, at, SB_ID_SIZE - 1);
+        id[SB_ID_SIZE - 1] = 0;
+        end = at + SB_ID_SIZE - 1;
+        if (sb_id_valid(id) && !strncmp(end, suffix, strlen(suffix)) && (end += strlen(suffix), *end == '/' || *end == '\n' || !*end))
+            return 1;
+        at--; /* the mark's last "/" may begin the next one */
+    }
+    return 0;
 }
 
 /* Of a group's folder or the line of one in /proc/PID/cgroup: ours, or a scope of systemd's that is ours. */
@@ -85,10 +87,21 @@ static int is_inside(struct sb_engine *engine, const char *pid, char id[SB_ID_SI
     return engine->map.privilege == SB_PRIVILEGE_ROOT && !sb_read_file(AT_FDCWD, path, 65536, &text, NULL) && id_of_group(text, id);
 }
 
+/* Whether a process' log folder is in a sandbox's folder of our state root: the root itself, and not its path. Where a container's processes are
+ * seen from here, its path may read like ours, and its living sandboxes are none that we know. Also of folders that were removed already. */
+static int is_below_root(const struct sb_engine *engine, const char *path)
+{
+    SB_CLOSE int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct stat ours, theirs;
+
+    return fd >= 0 && fstatat(fd, "../../..", &theirs, 0) == 0 && fstat(engine->root, &ours) == 0 && ours.st_dev == theirs.st_dev &&
+           ours.st_ino == theirs.st_ino;
+}
+
 /* A keeper that writes below our state root. */
 static int is_keeper(struct sb_engine *engine, const char *pid, char id[SB_ID_SIZE])
 {
-    SB_FREE char *comm = NULL, *below = NULL;
+    SB_FREE char *comm = NULL;
     char path[300], target[4200];
     ssize_t n;
 
@@ -97,12 +110,10 @@ static int is_keeper(struct sb_engine *engine, const char *pid, char id[SB_ID_SI
         return 0;
     snprintf(path, sizeof path, "/proc/%s/fd/%d", pid, SB_FD_LOG);
     n = readlink(path, target, sizeof target - 1);
-    if (n <= 0 || asprintf(&below, "%s/", engine->root_path) < 0) {
-        below = NULL;
+    if (n <= 0)
         return 0;
-    }
     target[n] = 0;
-    return !strncmp(target, below, strlen(below)) && (id_after(target, "/sandboxes/", "", id) || id_after(target, "/trash/", "", id));
+    return (id_after(target, "/sandboxes/", "", id) || id_after(target, "/trash/", "", id)) && is_below_root(engine, path);
 }
 
 static int end_process(struct sb_engine *engine, const char *pid, const char *id, int inside)

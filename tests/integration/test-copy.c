@@ -391,6 +391,33 @@ START_TEST(copy_f21)
 END_TEST
 
 /* A cancel, and a time that is too short: the server ends, and nothing half-done is there. */
+/* A folder's descriptor would lead a server that was taken over out of the sandbox; one of the wrong direction can only fail later. */
+START_TEST(copy_descriptors)
+{
+    struct sandbox_upload_options in = SANDBOX_UPLOAD_OPTIONS_INIT;
+    struct sandbox_download_options out = SANDBOX_DOWNLOAD_OPTIONS_INIT;
+    const int how[] = { O_RDONLY | O_DIRECTORY, O_PATH | O_DIRECTORY, O_PATH, -1 };
+
+    start();
+    in.format = out.format = SANDBOX_STREAM_FILE;
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        const char *path = how[i] & O_DIRECTORY && how[i] > 0 ? sbtest_dir() : "/dev/null";
+
+        in.source_fd = open(path, how[i] < 0 ? O_WRONLY | O_CLOEXEC : how[i] | O_CLOEXEC);
+        out.target_fd = open(path, how[i] < 0 ? O_RDONLY | O_CLOEXEC : how[i] | O_CLOEXEC);
+        ck_assert(in.source_fd >= 0 && out.target_fd >= 0);
+        ck_assert_int_eq(sandbox_upload(sandbox, NULL, "/root/f", &in, 10000, &error), SANDBOX_EINVALID);
+        ck_assert_str_eq(sandbox_error_get_field(error), "source_fd");
+        error = sandbox_error_unref(error);
+        ck_assert_int_eq(sandbox_download(sandbox, "/etc/passwd", NULL, &out, 10000, &error), SANDBOX_EINVALID);
+        ck_assert_str_eq(sandbox_error_get_field(error), "target_fd");
+        error = sandbox_error_unref(error);
+        close(in.source_fd);
+        close(out.target_fd);
+    }
+}
+END_TEST
+
 START_TEST(copy_cancel)
 {
     struct sandbox_upload_options options = SANDBOX_UPLOAD_OPTIONS_INIT;
@@ -533,6 +560,7 @@ int main(void)
     tcase_add_test(c, copy_tar_out);
     tcase_add_test(c, copy_owners);
     tcase_add_test(c, copy_f21);
+    tcase_add_test(c, copy_descriptors);
     tcase_add_test(c, copy_cancel);
     tcase_add_test(c, copy_killed);
     tcase_add_test(c, copy_f54);

@@ -233,6 +233,45 @@ START_TEST(redteam_leaks_keeper)
 }
 END_TEST
 
+/* Another state root's keeper, whose path reads like one of ours: what lives there is not ours to judge, wherever it lies. */
+START_TEST(redteam_leaks_other_keeper)
+{
+    const char *const parts[] = { "other", "other/sandboxes", "other/sandboxes/" LOST, "other/sandboxes/" LOST "/log" };
+    char path[1200];
+    int said[2];
+    char byte;
+    pid_t pid;
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        snprintf(path, sizeof path, "%s/%s", box_root(), parts[i]);
+        make_folder(path);
+    }
+    ck_assert_int_eq(pipe2(said, O_CLOEXEC), 0);
+    pid = fork();
+    if (pid == 0) {
+        int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        if (fd != 7)
+            dup3(fd, 7, O_CLOEXEC);
+        prctl(PR_SET_NAME, "sandbox-keeper");
+        close(said[1]);
+        for (;;)
+            pause();
+    }
+    close(said[1]);
+    ck_assert_int_eq(read(said[0], &byte, 1), 0);
+    close(said[0]);
+    ck_assert_uint_eq(count(0), 0);
+    ck_assert_int_eq(waitpid(pid, NULL, WNOHANG), 0);
+    kill(pid, SIGKILL);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    for (size_t i = sizeof parts / sizeof *parts; i > 0; i--) {
+        snprintf(path, sizeof path, "%s/%s", box_root(), parts[i - 1]);
+        ck_assert_int_eq(rmdir(path), 0);
+    }
+}
+END_TEST
+
 /* Our folder in cgroup2, as the kernel shows it for a sandbox that runs. */
 static int group_folder(struct sandbox *sandbox, char *folder, size_t size)
 {
@@ -407,6 +446,7 @@ int main(void)
     tcase_add_test(tc, redteam_leaks_of_a_dead_owner);
     tcase_add_test(tc, redteam_leaks_of_a_removed_folder);
     tcase_add_test(tc, redteam_leaks_keeper);
+    tcase_add_test(tc, redteam_leaks_other_keeper);
     tcase_add_test(tc, redteam_leaks_in_the_kernel);
     tcase_add_test(tc, redteam_leaks_mount);
     tcase_add_test(tc, redteam_leaks_none_at_work);
