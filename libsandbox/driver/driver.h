@@ -11,7 +11,7 @@
  * Documents (all members always there):
  *  sandbox: {"id", "name" (""), "state" ("creating created running stopped failed damaged"), "cause" ("" or why it failed),
  *            "image": {"ref", "digest", "config_digest"}, "created_ms", "labels": {}, "spec": {sb_spec_to_json},
- *            "daemon": {"state": "none created running exited", "code", "signal"}, "isolation": {name: {"level", "why"}},
+ *            "daemon": {"state": "none created running exited unknown", "code", "signal"}, "isolation": {name: {"level", "why"}},
  *            "mounts": [the spec's; an overlay's with "overlay": {"kind": "kernel copy", "reason"}], …}
  *  image:   {"digest", "config_digest", "names": [], "bytes", "architecture", "created", "layers": [diff ids], "config": {…}}
  *  report:  {"host": {…}, "entries": [{"feature", "level" ("enforced wrapped advisory impossible"), "probe", "cause", "remedy"}]}

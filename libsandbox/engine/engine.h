@@ -129,6 +129,8 @@ char *sb_record_holder_prefix(const struct sb_engine *engine);
 json_t *sb_record_read_run(const struct sb_engine *engine, const struct sb_record *record);
 int sb_record_write_run(struct sb_record *record, const char *state, const struct sb_identity *init, const struct sb_identity *keeper, const char *cause,
                         struct sandbox_error **error);
+/* For whoever looks later: a start that failed left it as it was, and this is why. */
+void sb_record_note_failure(struct sb_engine *engine, struct sb_record *record, const struct sandbox_error *why);
 /* 1 and the id of a sandbox whose record is wanted(). */
 int sb_engine_find(struct sb_engine *engine, int (*wanted)(const struct sb_record *record, const char *what), const char *what, char id[SB_ID_SIZE]);
 int sb_record_uses_image(const struct sb_record *record, const char *digest);

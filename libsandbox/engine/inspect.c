@@ -123,7 +123,11 @@ static void find_state(struct sb_engine *engine, const struct sb_record *record,
         SB_JSON json_t *run = sb_record_read_run(engine, record);
 
         find_silent(engine, record, run, ret_state, cause);
-        *ret_daemon = json_pack("{s:s, s:i, s:i}", "state", record->spec->daemon ? "exited" : "none", "code", -1, "signal", 0);
+        *ret_daemon = json_pack("{s:s, s:i, s:i}", "state",
+                                !record->spec->daemon             ? "none"
+                                : !strcmp(*ret_state, "running") ? "unknown" /* init lives and does not answer */
+                                                                  : "exited",
+                                "code", -1, "signal", 0);
     }
 }
 

@@ -23,7 +23,7 @@
 
 enum what { START, STOP, REMOVE };
 enum stage { LOCKING, LAUNCHING, STARTING, STOPPING, KILLING, KEEPING, UNDOING, TRASHING };
-enum { LOCK_MS = 2, KILL_MS = 5000, KEEPER_MS = 2000, GRACE_MARGIN_MS = 1000 };
+enum { LOCK_MS = 2, KILL_MS = 5000, KEEPER_MS = 2000, GRACE_MARGIN_MS = 1000, ASK_MS = 20 };
 
 struct change {
     struct sb_op op;
@@ -36,7 +36,7 @@ struct change {
     struct sb_launch launch;
     struct sb_lock_wait waited;
     int timer, link, init, keeper; /* the last two: pidfds */
-    int cancelled, launched;
+    int cancelled, launched, refused;
 };
 
 static void arm(struct change *c, int64_t ms)
@@ -226,9 +226,23 @@ static int start_locked(struct change *c, struct sandbox_error **error)
     return r;
 }
 
-static int on_locked(struct change *c, struct sandbox_error **error)
+/* SIGTERM to the daemon, by init. */
+static int ask_to_end(struct change *c)
 {
     struct sb_request request = { .type = SB_REQUEST_SHUTDOWN, .timeout_ms = c->grace_ms };
+    int r = sb_link_open(c->engine, c->record.id, &c->link, NULL);
+
+    if (!r)
+        r = sb_link_send(c->link, &request, NULL, NULL, 0, NULL);
+    if (!r)
+        r = watch(c, c->link, NULL);
+    if (r)
+        c->link = sb_close(c->link);
+    return r;
+}
+
+static int on_locked(struct change *c, struct sandbox_error **error)
+{
     int r;
 
     if (c->what == START)
@@ -254,8 +268,7 @@ static int on_locked(struct change *c, struct sandbox_error **error)
     r = watch(c, c->init, error);
     if (r)
         return r;
-    if (c->what == STOP && c->grace_ms != 0 && !sb_link_open(c->engine, c->record.id, &c->link, NULL) &&
-        !sb_link_send(c->link, &request, NULL, NULL, 0, NULL)) {
+    if (c->what == STOP && c->grace_ms != 0 && !ask_to_end(c)) {
         c->stage = STOPPING;
         c->until = c->grace_ms < 0 ? -1 : sb_now_ms() + c->grace_ms + GRACE_MARGIN_MS;
         if (c->until >= 0)
@@ -264,6 +277,26 @@ static int on_locked(struct change *c, struct sandbox_error **error)
     }
     arm(c, 0);
     return 0;
+}
+
+/* init says nothing when it does as it was asked; it may have had no place for the question. */
+static void step_stopping(struct change *c)
+{
+    int64_t left = c->until < 0 ? INT64_MAX : c->until - sb_now_ms();
+    struct sb_reply reply;
+    int r = c->link >= 0 ? sb_link_receive(c->link, 0, &reply, NULL, NULL) : SANDBOX_ETIMEDOUT;
+
+    if (c->link >= 0 && r != SANDBOX_ETIMEDOUT) {
+        epoll_ctl(c->op.fd, EPOLL_CTL_DEL, c->link, NULL);
+        c->link = sb_close(c->link);
+        c->refused = !r && reply.type == SB_REPLY_FAILED;
+    } else if (c->link < 0 && c->refused) {
+        c->refused = ask_to_end(c) != 0;
+    }
+    if (c->refused)
+        arm(c, left < ASK_MS ? left : ASK_MS);
+    else if (c->until >= 0)
+        arm(c, left);
 }
 
 static void kill_all(struct change *c)
@@ -287,6 +320,8 @@ static int has_ended(int pidfd)
 static int step_killing(struct change *c, struct sandbox_error **error)
 {
     if (!has_ended(c->init)) {
+        if (c->stage == STOPPING && c->what == STOP)
+            step_stopping(c);
         if (c->stage == STOPPING && (c->until < 0 || sb_now_ms() < c->until))
             return 1;
         if (c->stage == STOPPING) {
@@ -437,22 +472,6 @@ static int step_locking(struct change *c, struct sandbox_error **error)
     return r ? r : 1;
 }
 
-/* For whoever looks at it later: a start that failed left it as it was. */
-static void note_failure(struct change *c, struct sandbox_error *const *error)
-{
-    SB_JSON json_t *run = c->record.spec ? sb_record_read_run(c->engine, &c->record) : NULL;
-    struct sb_identity init, keeper;
-    char cause[200];
-
-    if (!run || !error || !*error)
-        return;
-    sb_identity_from_json(json_object_get(run, "init"), &init);
-    sb_identity_from_json(json_object_get(run, "keeper"), &keeper);
-    snprintf(cause, sizeof cause, "its start failed: %s", sandbox_error_get_message(*error));
-    if (sb_utf8_valid(cause, strlen(cause)))
-        sb_record_write_run(&c->record, sb_json_str(run, "state") ? sb_json_str(run, "state") : "created", &init, &keeper, cause, NULL);
-}
-
 static int change_step(struct sb_op *op, struct sandbox_error **error)
 {
     struct change *c = (struct change *)op;
@@ -489,7 +508,7 @@ static int change_step(struct sb_op *op, struct sandbox_error **error)
             r = step_undoing(c, error);
         }
         if (r < 0 && c->what == START && (before == LAUNCHING || before == STARTING))
-            note_failure(c, error);
+            sb_record_note_failure(c->engine, &c->record, error ? *error : NULL);
         if (r != 1)
             return r;
         if (c->stage == before) /* it waits for a descriptor */
@@ -568,26 +587,4 @@ int sb_engine_stop(struct sb_driver *driver, const char *id, int64_t grace_ms, s
 int sb_engine_remove(struct sb_driver *driver, const char *id, struct sb_op **ret_op, struct sandbox_error **error)
 {
     return change_begin(driver, REMOVE, "delete", id, 0, ret_op, error);
-}
-
-int sb_engine_kill(struct sb_driver *driver, const char *id, int signal, struct sandbox_error **error)
-{
-    struct sb_request request = { .type = SB_REQUEST_KILL, .signal = signal };
-    struct sb_reply reply;
-    SB_CLOSE int link = -1;
-    int r = sb_link_open((struct sb_engine *)driver, id, &link, error);
-
-    if (!r)
-        r = sb_link_send(link, &request, NULL, NULL, 0, error);
-    if (!r)
-        r = sb_link_receive(link, 5000, &reply, NULL, error);
-    if (!r && reply.type == SB_REPLY_FAILED && reply.step == SB_STEP_BUSY)
-        return sb_fail(error, SB_ARGS(SANDBOX_EBUSY, .sys_errno = EAGAIN, .phase = "signal", .retryable = 1), "the sandbox's init has too many callers");
-    if (!r && reply.type == SB_REPLY_FAILED)
-        r = reply.sys_errno == ESRCH
-                ? sb_fail(error, SB_ARGS(SANDBOX_ENOTRUNNING, .sys_errno = ESRCH, .phase = "signal"),
-                          "no daemon runs in the sandbox")
-                : sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .sys_errno = reply.sys_errno, .phase = "signal", .field = "signal"),
-                          "the signal can't be sent");
-    return r;
 }

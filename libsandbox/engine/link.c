@@ -266,3 +266,25 @@ int sb_blob_make(const char *const *argv, const char *const *env, size_t n_env, 
     stpcpy(at, workdir);
     return 0;
 }
+
+int sb_engine_kill(struct sb_driver *driver, const char *id, int signal, struct sandbox_error **error)
+{
+    struct sb_request request = { .type = SB_REQUEST_KILL, .signal = signal };
+    struct sb_reply reply;
+    SB_CLOSE int link = -1;
+    int r = sb_link_open((struct sb_engine *)driver, id, &link, error);
+
+    if (!r)
+        r = sb_link_send(link, &request, NULL, NULL, 0, error);
+    if (!r)
+        r = sb_link_receive(link, 5000, &reply, NULL, error);
+    if (!r && reply.type == SB_REPLY_FAILED && reply.step == SB_STEP_BUSY)
+        return sb_fail(error, SB_ARGS(SANDBOX_EBUSY, .sys_errno = EAGAIN, .phase = "signal", .retryable = 1), "the sandbox's init has too many callers");
+    if (!r && reply.type == SB_REPLY_FAILED)
+        r = reply.sys_errno == ESRCH
+                ? sb_fail(error, SB_ARGS(SANDBOX_ENOTRUNNING, .sys_errno = ESRCH, .phase = "signal"),
+                          "no daemon runs in the sandbox")
+                : sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .sys_errno = reply.sys_errno, .phase = "signal", .field = "signal"),
+                          "the signal can't be sent");
+    return r;
+}

@@ -364,6 +364,21 @@ int sb_record_write_run(struct sb_record *record, const char *state, const struc
     return write_document(record->dir, "run", json, durable(record), error);
 }
 
+void sb_record_note_failure(struct sb_engine *engine, struct sb_record *record, const struct sandbox_error *why)
+{
+    SB_JSON json_t *run = record->spec && why ? sb_record_read_run(engine, record) : NULL;
+    struct sb_identity init, keeper;
+    char cause[200];
+
+    if (!run)
+        return;
+    sb_identity_from_json(json_object_get(run, "init"), &init);
+    sb_identity_from_json(json_object_get(run, "keeper"), &keeper);
+    snprintf(cause, sizeof cause, "its start failed: %s", sandbox_error_get_message(why));
+    if (sb_utf8_valid(cause, strlen(cause)))
+        sb_record_write_run(record, sb_json_str(run, "state") ? sb_json_str(run, "state") : "created", &init, &keeper, cause, NULL);
+}
+
 int sb_record_uses_image(const struct sb_record *record, const char *digest)
 {
     const char *mine = sb_json_str(json_object_get(record->json, "image"), "digest");

@@ -18,11 +18,14 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <errors.h>
 #include <fs.h>
 #include <json.h>
+
+enum { PATIENCE_MS = 1000 }; /* of a whole open, for what is just ending */
 
 void sb_each_entry(struct sb_engine *engine, int dir, void (*each)(struct sb_engine *, const char *, void *), void *data)
 {
@@ -194,8 +197,20 @@ int sb_range_claim(struct sb_engine *engine, struct sb_record *record, int again
     return again ? sb_ids_claim_again(&record->map, holder, &others, error) : sb_ids_claim(&record->map, holder, &others, error);
 }
 
-/* The entries of one process that is gone, or that can't be seen from here: then an entry stays for whoever can see it. */
-static void repair_entries(struct sb_engine *engine, int folder, int certain)
+/* What a process left that was killed just now may still be ending: a child of its between vfork and exec has its lock, a stage has not yet seen
+ * that nobody talks to it any more. */
+static int repair_entry(struct sb_engine *engine, const char *id, int64_t until)
+{
+    while (sb_repair_one(engine, id) == SB_REPAIR_LATER) {
+        if (sb_now_ms() >= until)
+            return 0;
+        nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+    }
+    return 1;
+}
+
+/* The entries of one process that is gone, or (until is 0) that can't be seen from here: then an entry stays for whoever can see it. */
+static void repair_entries(struct sb_engine *engine, int folder, int64_t until)
 {
     DIR *stream = fdopendir(folder);
     struct dirent *d;
@@ -205,17 +220,18 @@ static void repair_entries(struct sb_engine *engine, int folder, int certain)
         return;
     }
     while ((d = readdir(stream)))
-        if (sb_id_valid(d->d_name) && sb_repair_one(engine, d->d_name) != SB_REPAIR_LATER && certain)
+        if (sb_id_valid(d->d_name) && repair_entry(engine, d->d_name, until) && until)
             unlinkat(dirfd(stream), d->d_name, 0);
     closedir(stream);
 }
 
 static void repair_owner(struct sb_engine *engine, const char *name, void *data)
 {
+    const int64_t *until = data;
+
     struct sb_identity owner;
     int found, folder;
 
-    (void)data;
     if (sb_owner_parse(name, &owner))
         return;
     found = sb_identity_find(&engine->self, &owner);
@@ -225,14 +241,16 @@ static void repair_owner(struct sb_engine *engine, const char *name, void *data)
         return;
     folder = openat(engine->owners, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder >= 0)
-        repair_entries(engine, folder, found == -ESRCH);
+        repair_entries(engine, folder, found == -ESRCH ? *until : 0);
     if (found == -ESRCH)
         unlinkat(engine->owners, name, AT_REMOVEDIR);
 }
 
 int sb_repair(struct sb_engine *engine, struct sandbox_error **error)
 {
+    int64_t until = sb_now_ms() + PATIENCE_MS;
+
     (void)error;
-    sb_each_entry(engine, engine->owners, repair_owner, NULL);
+    sb_each_entry(engine, engine->owners, repair_owner, &until);
     return 0;
 }

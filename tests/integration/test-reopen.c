@@ -434,6 +434,22 @@ START_TEST(reopen_folder_lock_holder)
 }
 END_TEST
 
+/* An init that is stopped answers nobody: it is told as that, and nothing is said of its daemon. */
+START_TEST(reopen_silent)
+{
+    struct sandbox_spec *spec = box_spec();
+    struct sandbox *sandbox;
+
+    sbtest_ok(sandbox_spec_set_daemon(spec, BOX_ARGV("/bin/sleep", "1000"), &error), &error);
+    sandbox = box_start(host, spec);
+    if (kill(init_of(sandbox), SIGSTOP) < 0)
+        ck_abort_msg("init can't be stopped: %s", strerror(errno));
+    ck_assert_int_eq(look(sandbox, "\"daemon\":{\"code\":-1,\"signal\":0,\"state\":\"unknown\"}"), SANDBOX_STATE_RUNNING);
+    ck_assert_int_eq(look(sandbox, "does not answer"), SANDBOX_STATE_RUNNING);
+    discard(sandbox);
+}
+END_TEST
+
 static void *make_owned(void *data)
 {
     *(struct sandbox **)data = box_start(host, NULL);
@@ -488,6 +504,7 @@ int main(void)
     tcase_add_test(states, reopen_rebooted);
     tcase_add_test(states, reopen_pid_reused);
     tcase_add_test(states, reopen_unknown);
+    tcase_add_test(states, reopen_silent);
     tcase_add_test(states, reopen_after_its_thread);
     tcase_add_test(states, reopen_after_a_failed_start);
     tcase_add_loop_test(damaged, reopen_damaged, 0, WAYS);
