@@ -455,7 +455,92 @@ static int d_exec(struct sb_driver *d, const char *id, const struct sb_exec_requ
     return 0;
 }
 
+static int d_exec_open(struct sb_driver *d, const char *id, const char *exec_id, struct sb_exec **ret_exec, struct sandbox_error **error)
+{
+    static const char *const argv[] = { "/bin/true", NULL };
+    struct sb_exec_request request = { .argv = argv };
+    int null, r;
+
+    if (fake.refuses)
+        return sb_fail(error, SB_ARGS(fake.refuses), "the fake attach is refused");
+    null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int i = 0; i < 3; i++)
+        request.fds[i] = null;
+    r = d_exec(d, id, &request, ret_exec, error);
+    sb_close(null);
+    called("attach %.8s %.8s", id, exec_id ? exec_id : "daemon");
+    return r;
+}
+
+/* ---- logs ---- */
+
+struct fake_log {
+    struct sb_log log;
+    int64_t position;
+};
+
+static int log_next(struct sb_log *base, struct sandbox_log_record *ret, struct sandbox_error **error)
+{
+    struct fake_log *l = (struct fake_log *)base;
+    const char *next = fake.log ? *fake.log : NULL;
+
+    if (fake.refuses)
+        return sb_fail(error, SB_ARGS(fake.refuses), "the fake log is refused");
+    if (!next)
+        return 0;
+    if (*next == '.')
+        return 2;
+    fake.log++;
+    *ret = (struct sandbox_log_record)SANDBOX_LOG_RECORD_INIT;
+    ret->position = l->position;
+    if (*next == 'o' || *next == 'e') {
+        ret->kind = SANDBOX_LOG_OUTPUT;
+        ret->stream = *next == 'o' ? SANDBOX_LOG_STDOUT : SANDBOX_LOG_STDERR;
+        ret->data = next + 2;
+        ret->data_size = strlen(next + 2);
+        l->position += (int64_t)ret->data_size;
+    } else if (*next == 'L') {
+        ret->kind = SANDBOX_LOG_LOST;
+        ret->lost = 100;
+        l->position += 100;
+    } else {
+        ret->kind = *next == 'S' ? SANDBOX_LOG_STARTED : SANDBOX_LOG_ENDED;
+        ret->exec_kind = *next == 'X' ? SANDBOX_EXEC_EXITED : 0;
+        ret->code = *next == 'X' ? atoi(next + 1) : -1;
+    }
+    return 1;
+}
+
+static void log_free(struct sb_log *base)
+{
+    fake.log_frees++;
+    close(base->fd);
+    free(base);
+}
+
+static const struct sb_log_ops log_ops = { log_next, log_free };
+
+static int d_log_open(struct sb_driver *d, const char *id, const struct sb_log_request *request, struct sb_log **ret_log,
+                      struct sandbox_error **error)
+{
+    struct fake_log *l;
+
+    (void)d;
+    called("log %.8s %.8s %d", id, request->exec_id ? request->exec_id : "-", request->this_run);
+    fake.log_request = *request;
+    if (fake.refuses)
+        return sb_fail(error, SB_ARGS(fake.refuses), "the fake log is refused");
+    fake.paused++;
+    l = calloc(1, sizeof *l);
+    fake.paused--;
+    l->log.ops = &log_ops;
+    l->log.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    *ret_log = &l->log;
+    return 0;
+}
+
 static const struct sb_driver_ops all_ops = {
+    .exec_open = d_exec_open, .log_open = d_log_open,
     .name = "fake", .free = driver_free, .create = d_create, .start = d_start, .stop = d_stop, .remove = d_remove, .kill = d_kill,
     .inspect = d_inspect, .list = d_list, .exec = d_exec, .dial = d_dial, .forward_open = d_forward_open, .events_open = d_events_open,
     .image_import = d_import, .image_inspect = d_named,

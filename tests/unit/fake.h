@@ -31,6 +31,10 @@ struct fake {
     const char *event;      /* JSON of the next event; NULL: none comes */
     atomic_int events_frees;
     int dial_waits;     /* dial waits for the host's close */
+    /* logs: records "o:text" or "e:text" of a stream, "L" lost, "S" started, "X7" ended with 7, "." nothing yet, in this order */
+    const char *const *log;
+    int log_frees;
+    struct sb_log_request log_request; /* the last; strings are not good afterwards */
     atomic_int paused;  /* the fake itself is at work: its allocations don't count */
 };
 extern struct fake fake;
