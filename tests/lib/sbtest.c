@@ -167,8 +167,11 @@ static void kill_adopted(void)
 int sbtest_main(Suite *suite)
 {
     SRunner *sr = srunner_create(suite);
+    const char *slow = getenv("SBTEST_SLOW");
     int failed, ran, n_skipped;
 
+    if (slow)
+        setenv("CK_TIMEOUT_MULTIPLIER", slow, 1);
     skipped = mmap(NULL, sizeof *skipped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (skipped == MAP_FAILED) {
         perror("mmap");

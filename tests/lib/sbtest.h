@@ -13,7 +13,8 @@
 
 /* A test case whose tests are watched, with a timeout of 30 s each. Fixtures that are added later run within the watch. */
 TCase *sbtest_case(const char *name);
-/* Runs a suite and returns main's exit status: 0, 1 when a test failed, 77 when every test was skipped. Consumes it. */
+/* Runs a suite and returns main's exit status: 0, 1 when a test failed, 77 when every test was skipped. Consumes it. The environment
+ * variable SBTEST_SLOW multiplies the tests' timeouts, for emulated machines. */
 int sbtest_main(Suite *suite);
 
 /* Leaves the test that calls it (not a helper of it). Allowed only when the file tests/skips has the line "test: reason",
