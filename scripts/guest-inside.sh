@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # What scripts/guest.sh runs inside the machine: as a service, as root, the tree mounted at /src, already built.
-# usage: guest-inside.sh PART…    cost root session kinds plain. Also "test:NAME" (one of meson's tests) and "user:NAME" (a suite in a session).
+# usage: guest-inside.sh PART…    cost systemd root session kinds plain. Also "test:NAME" (one of meson's tests) and "user:NAME" (a suite in a session).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export SBTEST_SLOW=8 # in place of the multiplier that meson's tests set
@@ -53,6 +53,38 @@ part_session() {
         echo "==> $user"
         python3 scripts/test-summary "build-$user" || status=$?
     done
+    return $status
+}
+
+# What an administrator does to a scope: reloads systemd, looks at it, restarts the service that made it, stops it.
+part_systemd() {
+    local status=0 id scope begun
+    (
+        . scripts/rows.sh
+        root=/var/tmp/systemd
+        systemd-run --quiet --wait --collect --pipe "$sandbox" --root $root create --memory 64M --pids 40 -- sleep 1000 >/var/tmp/id || exit
+        id=$(cat /var/tmp/id) scope=libsandbox-$(cat /var/tmp/id).scope
+        "$sandbox" --root $root start "$id" >/dev/null
+        "$sandbox" --root $root exec "$id" -- true
+        said $? 'made in a service that has ended since' ''
+        systemctl daemon-reload
+        [ "$(cat "/sys/fs/cgroup/system.slice/$scope/box/memory.max")" = 67108864 ]
+        said $? 'limits stay when systemd reloads' "$(cat "/sys/fs/cgroup/system.slice/$scope/box/memory.max" 2>&1)"
+        systemctl show -p Delegate,TasksMax,ActiveState "$scope" | grep -qx Delegate=yes
+        said $? 'the scope is delegated' "$(systemctl show -p Delegate,TasksMax,ActiveState "$scope")"
+        begun=$SECONDS
+        systemctl stop "$scope"
+        [ $((SECONDS - begun)) -lt 60 ] && [ ! -e "/sys/fs/cgroup/system.slice/$scope" ]
+        said $? "systemctl stop ends it, in $((SECONDS - begun)) s" "$(systemctl status "$scope" 2>&1)"
+        out=$("$sandbox" --root $root exec "$id" -- true 2>&1)
+        [ $? = 125 ]
+        said $? 'it is known to have ended' "$out"
+        "$sandbox" --root $root rm "$id" >/dev/null
+        said $? 'it can be deleted' ''
+        ! systemctl list-units --all --plain --no-legend 'libsandbox-*' | grep -q .
+        said $? 'no scope is left' "$(systemctl list-units --all --plain --no-legend 'libsandbox-*')"
+        exit $failed
+    ) || status=$?
     return $status
 }
 

@@ -190,7 +190,7 @@ case "$*" in
 plain*) boot guest.plain "$@" || failed=1 ;;
 ?*) boot '' "$@" || failed=1 ;;
 *)
-    boot '' cost root session kinds || failed=1
+    boot '' cost systemd root session kinds || failed=1
     boot guest.plain plain || failed=1
     ;;
 esac
