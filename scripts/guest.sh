@@ -135,7 +135,8 @@ mount --rbind /dev "$work/root/dev"
 mount -t proc proc "$work/root/proc"
 exec chroot "$work/root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 sh -c '
     cd /src && umask 022 && meson setup build -Dtests=enabled >build.log 2>&1 && ninja -C build >>build.log 2>&1 &&
-        { ninja -C build meson-test-prereq >>build.log 2>&1 || :; } || { tail -n 40 build.log; exit 1; }'
+        { ninja -C build meson-test-prereq >>build.log 2>&1 || :; } || { tail -n 40 build.log; exit 1; }
+    ln cache/libsandbox/debian-*.tar build/tests/integration/debian.tar # where image-tools looks for one'
 INSIDE
     base=$base work=$work unshare --mount --pid --fork sh "$work/inside"
 }

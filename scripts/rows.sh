@@ -25,7 +25,7 @@ row() { # KIND USER PLACE WANTED [HINT]
     if [ "$wanted" = works ]; then
         [ $status = 0 ] && [ "$out" = "ran as 0" ] && right=0
     else
-        [ $status = 125 ] && [[ $out == *"\"code\":\"$wanted\""* ]] && [[ ${out#*\"hint\":\"} == ?*"$hint"* ]] && right=0
+        [ $status = 125 ] && [[ $out == *"\"code\":\"$wanted\""* ]] && [[ ${out#*\"hint\":\"} == [a-z]* ]] && [[ ${out#*\"hint\":\"} == *"$hint"* ]] && right=0
     fi
     said $right "$(printf '%-12s %-8s %-20s %s' "$kind" "$user" "$place" "$wanted")" "$out"
 }
