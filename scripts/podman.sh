@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The suites in containers, whose root is an overlay: all of them in a privileged one, and in others what each kind of container and user
 # can and can't do, which docs/hosts.md says (scripts/podman-inside.sh has the table). No registry is asked: the root is that of guest.sh.
-# usage: podman.sh [PART…]      PART: matrix first suites; default all of them
+# usage: podman.sh [PART…]      PART: matrix first suites, default all of them; test:NAME, one of meson's tests
 set -euo pipefail
 cd "$(dirname "$0")/.."
 parts=("$@")
@@ -67,11 +67,15 @@ part_suites() {
     return $status
 }
 
+part_test() {
+    inside test --privileged --env TMPDIR=/src/tmp -- sh -c "cd /src && meson test -C build --no-rebuild --print-errorlogs $name"
+}
+
 failed=0
 for part in "${parts[@]}"; do
-    declare -F "part_$part" >/dev/null || { echo "podman: no part $part" >&2; exit 2; }
-    begun=$SECONDS
-    if "part_$part"; then result=passed; else result=FAILED failed=1; fi
+    name=${part#*:} begun=$SECONDS
+    declare -F "part_${part%%:*}" >/dev/null || { echo "podman: no part $part" >&2; exit 2; }
+    if "part_${part%%:*}"; then result=passed; else result=FAILED failed=1; fi
     echo "==> $part: $result, $((SECONDS - begun)) s"
 done
 exit $failed
