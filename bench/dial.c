@@ -5,7 +5,8 @@
  *                           for the port to listen on and the one to lead to
  *   dial sandbox ROOT IMAGE SERVER  to one that is the daemon of a sandbox, by sandbox_dial()
  *   dial forward ROOT IMAGE SERVER  the same through a forward
- * The sample is open and first byte; the part "bulk" is the 64 MiB, "many" the 100 connections. */
+ * The sample is open and first byte; the part "bulk" is the 64 MiB, "many" the 100 connections; with sandbox, "first" is
+ * the first connection to a new server from the moment when that said that it listens. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -24,6 +25,7 @@ enum { INSIDE_PORT = 7000, BULK = 64 << 20, MANY = 100 };
 struct target {
     struct sandbox *sandbox; /* NULL: raw */
     int port;
+    const char *server; /* sandbox: the program that listens */
 };
 
 /* A port that was free a moment ago. */
@@ -66,8 +68,34 @@ static void fetch(const struct target *t, uint64_t bytes)
     close(fd);
 }
 
+/* The first connection to a server from the moment when it says that it listens. */
+static void first(const struct target *t)
+{
+    struct sandbox_exec_options options = SANDBOX_EXEC_OPTIONS_INIT;
+    const char *argv[] = { t->server, "serve", "0", NULL };
+    struct target fresh = { .sandbox = t->sandbox };
+    struct sandbox_exec *exec = NULL;
+    struct sandbox_error *error = NULL;
+    char text[16] = { 0 };
+    int64_t ready;
+    int out;
+
+    bench_check(sandbox_exec(t->sandbox, argv, &options, &exec, &error), &error, "exec");
+    bench_check(sandbox_exec_take_stdout(exec, &out, &error), &error, "stdout");
+    if (read(out, text, sizeof text - 1) <= 0)
+        bench_fail("the server did not start");
+    ready = bench_now_ns();
+    fresh.port = atoi(text);
+    fetch(&fresh, 1);
+    bench_part("first", bench_now_ns() - ready);
+    bench_check(sandbox_exec_kill(exec, SIGKILL, 0, &error), &error, "kill");
+    sandbox_exec_unref(exec);
+    close(out);
+}
+
 static int64_t once(void *data)
 {
+    const struct target *t = data;
     int64_t begin = bench_now_ns(), opened, bulk;
 
     fetch(data, 1);
@@ -78,6 +106,8 @@ static int64_t once(void *data)
     for (int i = 0; i < MANY; i++)
         fetch(data, 1);
     bench_part("many", bench_now_ns() - bulk);
+    if (t->server)
+        first(t);
     return opened - begin;
 }
 
@@ -154,7 +184,9 @@ static void serve_sandbox(const char *root, const char *image, const char *serve
     }
     bench_check(r, &error, "dial");
     close(fd);
-    if (forwarded) {
+    if (!forwarded) {
+        t.server = server;
+    } else {
         bench_check(sandbox_forward_open(sandbox, INSIDE_PORT, 0, &forward, &error), &error, "forward");
         t = (struct target){ .port = sandbox_forward_get_port(forward) };
     }

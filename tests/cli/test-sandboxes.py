@@ -29,6 +29,12 @@ SERVER = ('use IO::Socket::INET; $| = 1; $l = IO::Socket::INET->new(Listen => 5,
           'while ($c = $l->accept) { $all = ""; while (<$c>) { $all .= $_ } print $c "got " . length($all) . "\\n$all"; close $c }')
 
 
+# sends 8 MiB and its end, then listens to the peer's end
+FIRST = ('use IO::Socket::INET; $| = 1; $l = IO::Socket::INET->new(Listen => 5, LocalAddr => "127.0.0.1", LocalPort => 7000) or die $!;'
+         'while ($c = $l->accept) { print $c "x" x (8 << 20); shutdown($c, 1); $n = 0; while (($r = sysread($c, $b, 65536)) > 0) { $n += $r }'
+         ' print "heard $n\\n"; close $c }')
+
+
 def none_left(tool):
     assert tool.ids() == [], tool.good('ls').out
 
@@ -290,6 +296,18 @@ def test_dial(tool):
     result = dial(tool, data)
     head, _, body = result.out.partition(b'\n')
     assert head == b'got %d' % len(data) and body == data
+    # the server's end comes first, with stdin still open: its output is whole, and what stdin brings later is still sent
+    tool.good('create', '--name', 'first', '--', 'perl', '-e', FIRST)
+    tool.good('start', 'first')
+    until(lambda: tool('dial', 'first', '7000').status == 0)
+    child = tool.start('dial', 'first', '7000', stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout.read() == b'x' * (8 << 20)
+    child.stdin.write(b'y' * 100000)
+    child.stdin.close()
+    assert child.wait(30) == 0
+    child.stdout.close()
+    until(lambda: 'heard 100000\n' in tool('logs', 'first').out)
+    tool.good('rm', 'first')
     error = tool.fails('--json', 'dial', 'server', '7001').error
     assert error['code'] == 'EIO' and error['retryable'] is True, error
     tool.good('rm', 'server')

@@ -60,7 +60,7 @@ static char *expect(int type, const char *id, const char *attribute)
     ck_assert_int_gt(sandbox_event_get_time_ms(event), 1000000000000);
     attributes = json_object_get(document, "attributes");
     value = attribute ? json_object_get(attributes, attribute) : attributes;
-    ck_assert_msg(value != NULL, "%s has no %s", sandbox_event_get_json(event), attribute);
+    ck_assert_msg(value != NULL, "%s has no %s", sandbox_event_get_json(event), attribute ? attribute : "attributes");
     text = json_is_string(value) ? strdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY);
     json_decref(document);
     sandbox_event_unref(event);

@@ -290,7 +290,9 @@ static int d_forward_open(struct sb_driver *d, const char *id, int port, int loc
     called("forward %.8s %d %d", id, port, local_port);
     if (fake.refuses)
         return sb_fail(error, SB_ARGS(fake.refuses), "the fake forward is refused");
+    fake.paused++;
     f = calloc(1, sizeof *f);
+    fake.paused--;
     if (!f)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM), "out of memory");
     f->forward = (struct sb_forward){ .ops = &forward_ops, .port = local_port ? local_port : 40000 };
@@ -329,7 +331,9 @@ static int d_events_open(struct sb_driver *d, const struct sandbox_events_option
            options->label_value ? options->label_value : "-");
     if (fake.refuses)
         return sb_fail(error, SB_ARGS(fake.refuses), "fake events are refused");
+    fake.paused++;
     e = calloc(1, sizeof *e);
+    fake.paused--;
     if (!e)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM), "out of memory");
     *e = (struct sb_events){ .ops = &events_ops, .fd = epoll_create1(EPOLL_CLOEXEC) };

@@ -227,8 +227,35 @@ static int call_exec(struct sandbox_error **error)
     return r;
 }
 
+static int call_forward(struct sandbox_error **error)
+{
+    struct sandbox_forward_status status = SANDBOX_FORWARD_STATUS_INIT;
+    struct sandbox_forward *forward = NULL;
+    int r = sandbox_forward_open(sandbox, 80, 0, &forward, error);
+
+    if (!r)
+        r = sandbox_forward_get_status(forward, &status, error);
+    sandbox_forward_close(forward);
+    return r;
+}
+
+static int call_events(struct sandbox_error **error)
+{
+    struct sandbox_events *events = NULL;
+    struct sandbox_event *event = NULL;
+    int r = sandbox_events_open(host, NULL, &events, error);
+
+    fake.event = "{\"type\":\"created\",\"id\":\"" FAKE_ID "\",\"name\":\"\",\"time_ms\":1,\"attributes\":{}}";
+    if (!r)
+        r = sandbox_events_read(events, 0, &event, error);
+    fake.event = NULL;
+    sandbox_event_unref(event);
+    sandbox_events_close(events);
+    return r;
+}
+
 static int (*const calls[])(struct sandbox_error **) = {
-    call_spec, call_json, call_open, call_create, call_failing_create, call_inspect, call_list, call_import, call_exec,
+    call_spec, call_json, call_open, call_create, call_failing_create, call_inspect, call_list, call_import, call_exec, call_forward, call_events,
 };
 
 START_TEST(every_allocation_may_fail)
