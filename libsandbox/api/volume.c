@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Volumes: create, open, list, remove. */
 #include "handles.h"
+#include "options.h"
 #include "rules.h"
 
 #include <json.h>
+#include <string.h>
 
 struct sandbox_volume {
     json_t *document;
+    char *text; /* of it */
 };
 
 struct sandbox_volume_list {
@@ -29,6 +32,11 @@ static int volume_new(json_t *document, struct sandbox_volume **ret_volume, stru
         return sb_fail_memory(error);
     }
     volume->document = document;
+    volume->text = sb_json_dump(document);
+    if (!volume->text) {
+        sandbox_volume_unref(volume);
+        return sb_fail_memory(error);
+    }
     *ret_volume = volume;
     return 0;
 }
@@ -51,6 +59,56 @@ int sandbox_volume_create(struct sandbox_host *host, const char *name, struct sa
     struct sandbox_error *failure = NULL;
 
     return sb_leave(volume_create(host, name, &failure), &failure, error, "volume create", host);
+}
+
+static int invalid(const char *field, const char *problem, struct sandbox_error **error)
+{
+    return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = field), "%s %s", field, problem);
+}
+
+static int check_options(const struct sandbox_volume_options *o, struct sandbox_error **error)
+{
+    uint32_t uid, gid;
+
+    if (o->kind != SANDBOX_VOLUME_FOLDER && o->kind != SANDBOX_VOLUME_DISK)
+        return invalid("kind", "is not a sandbox_volume_kind", error);
+    if (o->flags & ~SANDBOX_VOLUME_ANY_FILE_SYSTEM)
+        return invalid("flags", "has bits that this version does not know", error);
+    if (o->owner && sb_parse_owner(o->owner, &uid, &gid))
+        return invalid("owner", "is not UID:GID in digits", error);
+    if (o->kind == SANDBOX_VOLUME_FOLDER)
+        return o->bytes ? invalid("bytes", "is for disks only", error) : o->file_system ? invalid("file_system", "is for disks only", error) : 0;
+    if (o->bytes < 1 << 20 || o->bytes > (int64_t)1 << 50)
+        return invalid("bytes", "of a disk is 1 MiB or more", error);
+    if (o->file_system && strcmp(o->file_system, "ext4") && strcmp(o->file_system, "xfs") && strcmp(o->file_system, "btrfs"))
+        return invalid("file_system", "is not ext4, xfs or btrfs", error);
+    return 0;
+}
+
+static int create_with(struct sandbox_host *host, const char *name, const struct sandbox_volume_options *options, struct sandbox_error **error)
+{
+    struct sandbox_volume_options with = SANDBOX_VOLUME_OPTIONS_INIT;
+    int r = sb_host_check(host, error);
+
+    if (!r)
+        r = sb_check_name(name, "name", error);
+    if (!r)
+        r = sb_options_read(&with, sizeof with, SB_SIZE_TO(struct sandbox_volume_options, flags), options, error);
+    if (!r)
+        r = check_options(&with, error);
+    if (r)
+        return r;
+    if (!host->driver->ops->volume_create_with)
+        return sb_fail_slot(error, host, "volume create with options", NULL);
+    return host->driver->ops->volume_create_with(host->driver, name, &with, error);
+}
+
+int sandbox_volume_create_with(struct sandbox_host *host, const char *name, const struct sandbox_volume_options *options,
+                               struct sandbox_error **error)
+{
+    struct sandbox_error *failure = NULL;
+
+    return sb_leave(create_with(host, name, options, &failure), &failure, error, "volume create", host);
 }
 
 static int volume_open(struct sandbox_host *host, const char *name, struct sandbox_volume **ret_volume, struct sandbox_error **error)
@@ -81,6 +139,7 @@ struct sandbox_volume *sandbox_volume_unref(struct sandbox_volume *volume)
 {
     if (volume) {
         json_decref(volume->document);
+        free(volume->text);
         free(volume);
     }
     return NULL;
@@ -94,6 +153,11 @@ const char *sandbox_volume_get_name(const struct sandbox_volume *volume)
 const char *sandbox_volume_get_path(const struct sandbox_volume *volume)
 {
     return volume ? sb_json_str(volume->document, "path") : "";
+}
+
+const char *sandbox_volume_get_json(const struct sandbox_volume *volume)
+{
+    return volume ? volume->text : "";
 }
 
 static int list_volumes(struct sandbox_host *host, struct sandbox_volume_list **ret_list, struct sandbox_error **error)

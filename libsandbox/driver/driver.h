@@ -15,7 +15,7 @@
  *            "mounts": [the spec's; an overlay's with "overlay": {"kind": "kernel copy", "reason"}], …}
  *  image:   {"digest", "config_digest", "names": [], "bytes", "architecture", "created", "layers": [diff ids], "config": {…}}
  *  report:  {"host": {…}, "entries": [{"feature", "level" ("enforced wrapped advisory impossible"), "probe", "cause", "remedy"}]}
- *  volume:  {"name", "path", "created_ms"}
+ *  volume:  {"name", "path", "created_ms", "kind": "folder disk", "file_system", "bytes" (disk), "owner": "UID:GID" or "", "vm"}
  *  event:   {"type" ("created started daemon-exited exec-started exec-exited stopped failed deleted overrun"), "id", "name", "time_ms",
  *            "attributes": {"exec" (""), "kind", "code", "signal", "cause", "lost", as the type has them}}
  */
@@ -193,6 +193,8 @@ struct sb_driver_ops {
     int (*mount_usage)(struct sb_driver *driver, const char *id, const char *target, struct sb_op **ret_op, struct sandbox_error **error);
     int (*mount_reset)(struct sb_driver *driver, const char *id, const char *target, struct sb_op **ret_op, struct sandbox_error **error);
     int (*volume_create)(struct sb_driver *driver, const char *name, struct sandbox_error **error);
+    int (*volume_create_with)(struct sb_driver *driver, const char *name, const struct sandbox_volume_options *options,
+                              struct sandbox_error **error);
     int (*volume_inspect)(struct sb_driver *driver, const char *name, json_t **ret_json, struct sandbox_error **error);
     int (*volume_list)(struct sb_driver *driver, json_t **ret_json, struct sandbox_error **error);
     int (*volume_remove)(struct sb_driver *driver, const char *name, struct sandbox_error **error);

@@ -100,6 +100,7 @@ static const struct sb_driver_ops driver_ops = {
     .mount_usage = sb_engine_mount_usage,
     .mount_reset = sb_engine_mount_reset,
     .volume_create = sb_engine_volume_create,
+    .volume_create_with = sb_engine_volume_create_with,
     .volume_inspect = sb_engine_volume_inspect,
     .volume_list = sb_engine_volume_list,
     .volume_remove = sb_engine_volume_remove,

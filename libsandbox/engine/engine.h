@@ -249,6 +249,8 @@ int sb_engine_mount_diff(struct sb_driver *driver, const char *id, const char *t
 int sb_engine_mount_usage(struct sb_driver *driver, const char *id, const char *target, struct sb_op **ret_op, struct sandbox_error **error);
 int sb_engine_mount_reset(struct sb_driver *driver, const char *id, const char *target, struct sb_op **ret_op, struct sandbox_error **error);
 int sb_engine_volume_create(struct sb_driver *driver, const char *name, struct sandbox_error **error);
+int sb_engine_volume_create_with(struct sb_driver *driver, const char *name, const struct sandbox_volume_options *options,
+                                 struct sandbox_error **error);
 int sb_engine_volume_inspect(struct sb_driver *driver, const char *name, json_t **ret_json, struct sandbox_error **error);
 int sb_engine_volume_list(struct sb_driver *driver, json_t **ret_json, struct sandbox_error **error);
 int sb_engine_volume_remove(struct sb_driver *driver, const char *name, struct sandbox_error **error);

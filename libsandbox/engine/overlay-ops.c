@@ -114,6 +114,7 @@ static int move_away(struct sb_engine *engine, struct sb_record *record, size_t 
 
     if (r)
         return sb_fail_errno(error, -r, "reset", "no random bytes");
+    sb_owner_enter(engine, trash); /* whoever opens after our death removes the rest */
     sb_overlay_place(record, mount, place, sizeof place);
     if (renameat(engine->root, place, engine->trash, trash) < 0 && errno != ENOENT)
         return sb_fail_errno(error, errno, "reset", "the layer of %s can't be moved away", target);

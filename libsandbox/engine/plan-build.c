@@ -18,6 +18,7 @@
 
 #include "filter-programs.h"
 #include "overlay.h"
+#include "volume.h"
 
 enum { DEFAULT_PIDS = 4096 };
 #define SHM_BYTES (64ll << 20)
@@ -111,12 +112,29 @@ static int add_overlay(struct builder *b, const struct sb_record *record, size_t
     return 0;
 }
 
-static int add_spec_mount(struct builder *b, const struct sb_record *record, size_t i)
+static int add_volume(struct builder *b, struct sb_engine *engine, const struct sb_mount *m, uint32_t flags)
+{
+    char path[256];
+    uint32_t uid, gid;
+    int r;
+
+    snprintf(path, sizeof path, "volumes/%s/data", m->source);
+    flags |= SB_PLAN_MOUNT_BELOW_ROOT | (engine->map.privilege == SB_PRIVILEGE_ROOT ? SB_PLAN_MOUNT_IDMAP : 0);
+    r = sb_volume_owner(engine, m->source, &uid, &gid);
+    if (!r)
+        r = add_mount(b, SB_PLAN_MOUNT_BIND, flags, path, m->target, 0);
+    if (!r) {
+        b->plan->mounts[b->plan->n_mounts - 1].owner_uid = uid;
+        b->plan->mounts[b->plan->n_mounts - 1].owner_gid = gid;
+    }
+    return r;
+}
+
+static int add_spec_mount(struct builder *b, struct sb_engine *engine, const struct sb_record *record, size_t i)
 {
     const struct sb_mount *m = &record->spec->mounts[i];
     uint32_t flags = m->flags & SANDBOX_MOUNT_READ_ONLY ? SB_PLAN_MOUNT_READ_ONLY : 0;
     int64_t bytes = m->max_bytes;
-    char path[256];
     int r;
 
     switch (m->type) {
@@ -128,9 +146,7 @@ static int add_spec_mount(struct builder *b, const struct sb_record *record, siz
     case SANDBOX_MOUNT_OVERLAY:
         return add_overlay(b, record, i);
     case SANDBOX_MOUNT_VOLUME:
-        snprintf(path, sizeof path, "volumes/%s/data", m->source);
-        flags |= SB_PLAN_MOUNT_BELOW_ROOT | (record->map.privilege == SB_PRIVILEGE_ROOT ? SB_PLAN_MOUNT_IDMAP : 0);
-        return add_mount(b, SB_PLAN_MOUNT_BIND, flags, path, m->target, 0);
+        return add_volume(b, engine, m, flags);
     default:
         if (!bytes)
             bytes = record->spec->memory_max ? record->spec->memory_max / 4 : SHM_BYTES;
@@ -138,14 +154,14 @@ static int add_spec_mount(struct builder *b, const struct sb_record *record, siz
     }
 }
 
-static int add_mounts(struct builder *b, const struct sb_record *record)
+static int add_mounts(struct builder *b, struct sb_engine *engine, const struct sb_record *record)
 {
     int r = 0;
 
     if (!strcmp(record->spec->image, "host"))
         r = sb_hostimage_mounts(add_host_mount, b);
     for (size_t i = 0; i < record->spec->n_mounts && !r; i++)
-        r = add_spec_mount(b, record, i);
+        r = add_spec_mount(b, engine, record, i);
     return r;
 }
 
@@ -182,7 +198,7 @@ static int fill(struct builder *b, struct sb_engine *engine, const struct sb_rec
         at = add_string(b, json_string_value(layer));
         b->plan->layers[b->plan->n_layers++] = at;
     }
-    r = add_mounts(b, record);
+    r = add_mounts(b, engine, record);
     for (int c = 0; c < SB_CONTROLLERS && !r; c++) {
         int64_t limit = c == SB_CONTROLLER_PIDS ? spec->pids_max : c == SB_CONTROLLER_MEMORY ? spec->memory_max : spec->cpu_max;
         char path[4300];

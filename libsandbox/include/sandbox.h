@@ -1014,13 +1014,37 @@ SANDBOX_API int sandbox_mount_reset_begin(struct sandbox *sandbox, const char *t
 
 /** Makes a volume: a folder that outlives sandboxes, on the state root's file system. EEXISTS. Since 0.1. */
 SANDBOX_API int sandbox_volume_create(struct sandbox_host *host, const char *name, struct sandbox_error **error);
-/** A volume by name. The caller owns it. Since 0.1. */
+enum sandbox_volume_kind {
+    SANDBOX_VOLUME_FOLDER = 0, /**< a folder on the state root's file system; as large as that */
+    SANDBOX_VOLUME_DISK = 1    /**< an image with a file system of its own, made by this machine's mkfs and mounted by a loop device; root only */
+};
+/** Also on a file system that isn't ext4, xfs or btrfs: whether locks and databases of several sandboxes are safe there is the caller's to know. */
+#define SANDBOX_VOLUME_ANY_FILE_SYSTEM (1u << 0)
+struct sandbox_volume_options {
+    size_t size;
+    int kind;                /**< enum sandbox_volume_kind */
+    int64_t bytes;           /**< disk: its size, 1 MiB or more (a file system may want more); folder: 0 */
+    const char *file_system; /**< disk: "ext4" (NULL), "xfs" or "btrfs"; folder: NULL */
+    const char *owner;       /**< "UID:GID", the ids on the host that are 0:0 in every sandbox, as a mount's owner; NULL: root's, or the caller's */
+    unsigned int flags;      /**< SANDBOX_VOLUME_… */
+};
+#define SANDBOX_VOLUME_OPTIONS_INIT { sizeof(struct sandbox_volume_options), 0, 0, NULL, NULL, 0 }
+/**
+ * Makes a volume as the options say (NULL: as sandbox_volume_create(), which makes a folder). Several sandboxes may have it at once. It
+ * is refused to a second kernel: EBUSY when a sandbox with it is created or started. EEXISTS, EINVALID, EUNSUPPORTED (file system, mkfs,
+ * a user's disk or owner), ENOSPACE. Waits for mkfs, two minutes at most. Since 0.1.
+ */
+SANDBOX_API int sandbox_volume_create_with(struct sandbox_host *host, const char *name, const struct sandbox_volume_options *options,
+                                           struct sandbox_error **error);
+/** A volume by name; a disk is mounted, if it was not, so that its path leads somewhere. The caller owns it. Since 0.1. */
 SANDBOX_API int sandbox_volume_open(struct sandbox_host *host, const char *name, struct sandbox_volume **ret_volume,
                                     struct sandbox_error **error);
 SANDBOX_API struct sandbox_volume *sandbox_volume_unref(struct sandbox_volume *volume);
 SANDBOX_API const char *sandbox_volume_get_name(const struct sandbox_volume *volume);
 /** Where its data is on this machine; "" where it is not on this kernel. Since 0.1. */
 SANDBOX_API const char *sandbox_volume_get_path(const struct sandbox_volume *volume);
+/** Everything as one JSON object. Lives as long as the volume. Since 0.1. */
+SANDBOX_API const char *sandbox_volume_get_json(const struct sandbox_volume *volume);
 /** All volumes. The caller owns the list. Since 0.1. */
 SANDBOX_API int sandbox_host_list_volumes(struct sandbox_host *host, struct sandbox_volume_list **ret_list, struct sandbox_error **error);
 SANDBOX_API size_t sandbox_volume_list_get_count(const struct sandbox_volume_list *list);

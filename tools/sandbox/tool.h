@@ -28,6 +28,8 @@ struct tool {
 
 /* All values that options can set; which of them a command takes is said in the table of options.c. */
 struct arguments {
+    const char *file_system, *owner; /* of a volume */
+    int64_t disk_bytes, any_file_system;
     const char *image, *name, *user, *workdir, *hostname, *digest, *select, *key;
     const char *only; /* contract */
     const char **labels, **env, **mounts, **capabilities; /* NULL-terminated */
@@ -60,6 +62,7 @@ enum {
     FOR_CP = 1u << 8,
     FOR_CONTRACT = 1u << 24,
     FOR_RECONCILE = 1u << 20,
+    FOR_VOLUME = 1u << 25,
     FOR_ALL = ~0u,
 };
 
@@ -98,6 +101,7 @@ int command_image_ls(struct tool *tool, const struct arguments *arguments);
 int command_image_inspect(struct tool *tool, const struct arguments *arguments);
 int command_image_rm(struct tool *tool, const struct arguments *arguments);
 int command_volume_create(struct tool *tool, const struct arguments *arguments);
+int command_volume_inspect(struct tool *tool, const struct arguments *arguments);
 int command_volume_ls(struct tool *tool, const struct arguments *arguments);
 int command_volume_rm(struct tool *tool, const struct arguments *arguments);
 int command_doctor(struct tool *tool, const struct arguments *arguments);

@@ -8,11 +8,17 @@
 
 int command_volume_create(struct tool *tool, const struct arguments *arguments)
 {
+    struct sandbox_volume_options options = SANDBOX_VOLUME_OPTIONS_INIT;
     struct sandbox_error *error = NULL;
     const char *name = arguments->operands[0];
     int status = tool_open_host(tool);
 
-    if (!status && sandbox_volume_create(tool->host, name, &error))
+    options.kind = arguments->disk_bytes ? SANDBOX_VOLUME_DISK : SANDBOX_VOLUME_FOLDER;
+    options.bytes = arguments->disk_bytes;
+    options.file_system = arguments->file_system;
+    options.owner = arguments->owner;
+    options.flags = arguments->any_file_system ? SANDBOX_VOLUME_ANY_FILE_SYSTEM : 0;
+    if (!status && sandbox_volume_create_with(tool->host, name, &options, &error))
         status = report_error(tool, error);
     if (!status && tool->json)
         json_print_strings("volumes", &name, 1);
@@ -49,6 +55,22 @@ static void print_table(const struct sandbox_volume_list *list)
     }
     table_print(table);
     table_free(table);
+}
+
+int command_volume_inspect(struct tool *tool, const struct arguments *arguments)
+{
+    struct sandbox_volume *volume = NULL;
+    struct sandbox_error *error = NULL;
+    int status = tool_open_host(tool);
+
+    if (!status && sandbox_volume_open(tool->host, arguments->operands[0], &volume, &error))
+        status = report_error(tool, error);
+    if (!status && tool->json)
+        puts(sandbox_volume_get_json(volume));
+    else if (!status)
+        json_print_text(sandbox_volume_get_json(volume));
+    sandbox_volume_unref(volume);
+    return status;
 }
 
 int command_volume_ls(struct tool *tool, const struct arguments *arguments)

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Volumes that are disk images: made by the machine's own mkfs, mounted by a loop device. Root alone can mount one. The image is below
+ * a 0700 folder and what is on it was written through a mounted file system only, so the kernel may believe it. One image has one loop
+ * device on a kernel, whoever mounts it in whatever mount namespace: two devices would be two file systems on the same blocks. */
+#include "volume.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/loop.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <errors.h>
+#include <fs.h>
+#include <process.h>
+
+enum { MKFS_MS = 120000, LOOP_TRIES = 16 };
+
+static int find_program(const char *name)
+{
+    static const char *const folders[] = { "/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin" };
+    char path[64];
+    int fd = -ENOENT;
+
+    for (size_t i = 0; i < SB_ELEMENTS(folders) && fd < 0; i++) {
+        snprintf(path, sizeof path, "%s/%s", folders[i], name);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+    }
+    return fd < 0 ? -ENOENT : fd;
+}
+
+/* The last line that mkfs wrote, for people. */
+static void last_words(int output, char *text, size_t size)
+{
+    SB_FREE char *all = NULL;
+    size_t n = 0;
+    char *line;
+
+    *text = 0;
+    if (lseek(output, 0, SEEK_SET) < 0 || sb_read_fd(output, 1 << 16, &all, &n))
+        return;
+    while (n && all[n - 1] == '\n')
+        all[--n] = 0;
+    line = strrchr(all, '\n');
+    snprintf(text, size, "%s", line ? line + 1 : all);
+    for (char *p = text; *p; p++)
+        if ((unsigned char)*p < 32 || *p == 127)
+            *p = '?';
+}
+
+static int run_mkfs(struct sb_engine *engine, const char *name, char *const argv[], struct sandbox_error **error)
+{
+    SB_CLOSE int exe = find_program(name), output = memfd_create("mkfs", MFD_CLOEXEC), pidfd = -1;
+    struct sb_spawn_fd fds[] = { { engine->null, 0 }, { output, 1 }, { output, 2 } };
+    siginfo_t info = { 0 };
+    char words[200];
+    pid_t pid;
+    int r;
+
+    if (exe < 0)
+        return sb_fail(error,
+                       SB_ARGS(SANDBOX_EUNSUPPORTED, .sys_errno = ENOENT, .phase = "mkfs", .field = "file_system",
+                               .hint = "install e2fsprogs, xfsprogs or btrfs-progs"),
+                       "this machine has no %s", name);
+    if (output < 0)
+        return sb_fail_errno(error, errno, "mkfs", "no memory for the output of %s", name);
+    r = sb_spawn(exe, argv, fds, SB_ELEMENTS(fds), &pid);
+    if (r)
+        return sb_fail_errno(error, -r, "mkfs", "%s can't be started", name);
+    pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (pidfd < 0)
+        return sb_fail_errno(error, errno, "mkfs", "%s can't be watched", name);
+    if (SB_RETRY(poll(&(struct pollfd){ .fd = pidfd, .events = POLLIN }, 1, MKFS_MS)) != 1) {
+        syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
+        sb_children_add(engine, pidfd);
+        return sb_fail(error, SB_ARGS(SANDBOX_ETIMEDOUT, .phase = "mkfs"), "%s did not end within %d ms", name, MKFS_MS);
+    }
+    if (SB_RETRY(waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG)) == 0 && info.si_pid &&
+        (info.si_code != CLD_EXITED || info.si_status)) {
+        last_words(output, words, sizeof words);
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .phase = "mkfs", .field = "bytes"), "%s failed: %s", name, words);
+    }
+    return 0;
+}
+
+int sb_disk_make(struct sb_engine *engine, int folder, const char *path, const char *file_system, int64_t bytes, struct sandbox_error **error)
+{
+    static char quiet[] = "-q", force[] = "-F", force_small[] = "-f";
+    SB_CLOSE int image = openat(folder, "image", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    char name[16], file[4200];
+    char *const ext4[] = { name, quiet, force, file, NULL }, *const others[] = { name, quiet, force_small, file, NULL };
+    int r;
+
+    if (image < 0 || ftruncate(image, bytes) < 0)
+        return sb_fail_errno(error, errno, "volume", "the disk's image of %lld bytes can't be made", (long long)bytes);
+    snprintf(name, sizeof name, "mkfs.%s", file_system);
+    snprintf(file, sizeof file, "%s/image", path);
+    r = run_mkfs(engine, name, strcmp(file_system, "ext4") ? others : ext4, error);
+    if (!r && fsync(image) < 0)
+        r = sb_fail_errno(error, errno, "volume", "the disk's image can't be written");
+    return r;
+}
+
+int sb_disk_is_mounted(int folder)
+{
+    struct stat inner, outer;
+
+    return fstatat(folder, "data", &inner, AT_SYMLINK_NOFOLLOW) == 0 && fstat(folder, &outer) == 0 && inner.st_dev != outer.st_dev;
+}
+
+/* A loop device that has this image already: opened, so that it stays. */
+static int find_loop(const struct stat *image)
+{
+    DIR *blocks = opendir("/sys/block");
+    struct dirent *d;
+    int found = -1;
+
+    while (blocks && found < 0 && (d = readdir(blocks))) {
+        struct loop_info64 info;
+        char path[300];
+
+        if (strncmp(d->d_name, "loop", 4))
+            continue;
+        snprintf(path, sizeof path, "/sys/block/%s/loop", d->d_name);
+        if (access(path, F_OK) < 0)
+            continue;
+        snprintf(path, sizeof path, "/dev/%s", d->d_name);
+        found = open(path, O_RDWR | O_CLOEXEC);
+        if (found >= 0 && (ioctl(found, LOOP_GET_STATUS64, &info) < 0 || info.lo_device != image->st_dev || info.lo_inode != image->st_ino))
+            found = sb_close(found);
+    }
+    if (blocks)
+        closedir(blocks);
+    return found;
+}
+
+static int new_loop(int image)
+{
+    struct loop_config config = { .fd = (uint32_t)image, .info.lo_flags = LO_FLAGS_AUTOCLEAR };
+    SB_CLOSE int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+
+    if (control < 0)
+        return -errno;
+    snprintf((char *)config.info.lo_file_name, sizeof config.info.lo_file_name, "libsandbox volume");
+    for (int tries = 0; tries < LOOP_TRIES; tries++) { /* somebody else may take the free one first */
+        int number = ioctl(control, LOOP_CTL_GET_FREE), fd;
+        char path[32];
+
+        if (number < 0)
+            return -errno;
+        snprintf(path, sizeof path, "/dev/loop%d", number);
+        fd = open(path, O_RDWR | O_CLOEXEC);
+        if (fd < 0)
+            return -errno;
+        if (ioctl(fd, LOOP_CONFIGURE, &config) == 0)
+            return fd;
+        sb_close(fd);
+        if (errno != EBUSY)
+            return -errno;
+    }
+    return -EBUSY;
+}
+
+int sb_disk_mount(int folder, const char *path, const char *file_system, struct sandbox_error **error)
+{
+    SB_CLOSE int image = -1, loop = -1;
+    char device[64], target[4200], link[32];
+    struct stat st;
+    ssize_t n;
+
+    if (sb_disk_is_mounted(folder))
+        return 0;
+    image = openat(folder, "image", O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (image < 0 || fstat(image, &st) < 0)
+        return sb_fail_errno(error, errno, "volume", "the volume's image can't be opened");
+    loop = find_loop(&st);
+    if (loop < 0)
+        loop = new_loop(image);
+    if (loop < 0)
+        return sb_fail(error,
+                       SB_ARGS(loop == -EPERM || loop == -EACCES ? SANDBOX_EDENIED : SANDBOX_EUNSUPPORTED, .sys_errno = -loop, .phase = "loop",
+                               .hint = "a disk needs root and /dev/loop-control; make a folder volume"),
+                       "no loop device for the volume's disk: %s", strerrordesc_np(-loop));
+    snprintf(link, sizeof link, "/proc/self/fd/%d", loop);
+    n = readlink(link, device, sizeof device - 1);
+    if (n <= 0)
+        return sb_fail_errno(error, errno, "loop", "the loop device can't be named");
+    device[n] = 0;
+    snprintf(target, sizeof target, "%s/data", path);
+    if (mount(device, target, file_system, MS_NOSUID | MS_NODEV, NULL) < 0)
+        return sb_fail(error,
+                       SB_ARGS(errno == EUCLEAN || errno == EINVAL ? SANDBOX_EDAMAGED : sb_code_from_errno(errno), .sys_errno = errno,
+                               .phase = "mount", .hint = "see the kernel's log; fsck its image while no sandbox has it"),
+                       "the volume's %s can't be mounted: %s", file_system, strerrordesc_np(errno));
+    return 0;
+}
