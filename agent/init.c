@@ -144,7 +144,7 @@ static void on_signals(void)
             if (ag_loop.slots[i].pid == pid && ag_loop.slots[i].kind != FREE)
                 s = &ag_loop.slots[i];
         if (WIFSTOPPED(status)) {
-            if (s && s->kind == STARTING) /* stopped by a neighbour of the same uid before it was executed */
+            if (s && (s->kind == STARTING || s->kind == SERVING)) /* what is ours, stopped by a neighbour of the same uid */
                 kill(pid, SIGCONT);
             continue;
         }

@@ -93,6 +93,7 @@ int sb_code_from_errno(int sys_errno)
         return SANDBOX_EEXISTS;
     case EMFILE:
     case ENFILE:
+    case ETOOMANYREFS:
     case EAGAIN:
         return SANDBOX_ELIMIT;
     case ETIMEDOUT:

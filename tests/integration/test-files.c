@@ -443,6 +443,27 @@ START_TEST(files_server)
 }
 END_TEST
 
+/* Who has the server's id inside can stop it: init lets it go on. */
+START_TEST(files_server_stopped)
+{
+    struct sandbox_folder *folder = NULL;
+    const char *name = "";
+    size_t n = 0;
+
+    sandbox = box_start(host, NULL);
+    ck_assert_int_eq(box_code(sandbox, "0:0", "mkdir /root/l; cd /root/l; seq 1 3000 | sed 's/^/entry-of-a-folder-with-a-long-name-that-fills-records-/' | xargs touch"), 0);
+    sbtest_ok(sandbox_folder_open(sandbox, "/root/l", 10000, &folder, &error), &error);
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(box_code(sandbox, "0:0",
+                                  "n=0; for p in /proc/[0-9]*; do [ \"$(cat $p/comm 2>/dev/null)\" = sandbox-files ] && kill -STOP ${p#/proc/} && n=1; done; [ $n = 1 ]"),
+                         0);
+    for (; name; n += name != NULL)
+        sbtest_ok(sandbox_folder_next(folder, 10000, &name, NULL, &error), &error);
+    ck_assert_uint_eq(n, 3000);
+    sandbox_folder_close(folder);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("files");
@@ -461,6 +482,7 @@ int main(void)
     tcase_add_test(c, files_f54);
     tcase_add_test(c, files_hung);
     tcase_add_test(c, files_server);
+    tcase_add_test(c, files_server_stopped);
     suite_add_tcase(suite, c);
     return box_main(suite);
 }
