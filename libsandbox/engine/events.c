@@ -226,7 +226,8 @@ static int has_failed(struct watch *w, const struct box *b)
     const char *state = NULL;
     int r = sb_record_open(w->engine, b->id, SB_LOCK_EXCLUSIVE, &record, NULL);
 
-    if (r != SANDBOX_EBUSY && r != SANDBOX_ENOTFOUND && !sb_engine_inspect(&w->engine->driver, b->id, &document, NULL))
+    if (r != SANDBOX_EBUSY && r != SANDBOX_ENOTFOUND && faccessat(record.dir, "deleting", F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
+        !sb_engine_inspect(&w->engine->driver, b->id, &document, NULL))
         state = sb_json_str(document, "state");
     sb_record_clear(&record);
     return state && !strcmp(state, "failed");
