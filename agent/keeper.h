@@ -14,14 +14,14 @@
  *
  *   8   write end of the daemon's stdout: a blocking pipe of up to 1 MiB
  *   9   write end of the daemon's stderr
- *   10  a SOCK_SEQPACKET socket, non-blocking: every datagram of at most sizeof(struct sb_ring_event) bytes that comes is appended
- *       durably to the ring "exits" as it is. For init's exit records. Only sent on: keeper never answers. May be closed when not wanted.
+ *   10  a SOCK_SEQPACKET socket, non-blocking, for init: one struct sb_ring_event a datagram, with the read ends of two pipes for a journal.
+ *       Starts and ends go into the ring "exits", durably where DURABLE is 1. Keeper never answers; init ends when it hangs up.
  *
  * What stage and init have to see to:
  *  - stage clones init with CLONE_PARENT, so that keeper is init's parent, and with no other child that way.
  *  - 8, 9 and 10 are for the daemon's start (8, 9) and for init (10); they must not leak into execs. The pipes are owned by
  *    whoever runs keeper: fchown(8) and fchown(9) to the daemon's user in stage, or the daemon can't open /dev/stdout and /dev/stderr.
- *  - On EAGAIN from 10 the record is lost: init never waits for keeper.
+ *  - init never waits for keeper: what 10 does not take now it keeps for later (init-events.c).
  *
  * The exit status tells the library what it can't learn from stage: */
 #ifndef SB_AGENT_KEEPER_H
