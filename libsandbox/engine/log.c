@@ -469,7 +469,7 @@ static int settle(const struct local_log *l, const struct sb_record *record, uin
     int64_t until = sb_deadline(SETTLE_MS);
     SB_CLOSE int keeper = sb_keeper_open(l->engine, record);
     struct pollfd p = { .fd = keeper, .events = POLLIN };
-    int r, started = l->of_exec, ended = 0, gone = keeper < 0;
+    int r, ended = 0, gone = keeper < 0;
     struct sb_ring_event event;
     struct sb_ring_entry e;
     struct sb_ring ring;
@@ -479,11 +479,10 @@ static int settle(const struct local_log *l, const struct sb_record *record, uin
     r = sb_ring_open(l->folder, l->ring.name, &ring);
     while (!r) {
         while ((r = sb_ring_next(&ring, &e)) == 1) {
-            if (e.stream == SB_RING_RUN)
-                started = ended = 0;
-            if (e.stream == SB_RING_STARTED && sb_ring_event_of(&e, &event))
-                started = l->of_exec || event.number == number;
-            ended = e.stream == SB_RING_ENDED ? started : e.stream == SB_RING_STARTED ? 0 : ended;
+            if (e.stream == SB_RING_RUN) /* what ended before is of an earlier init */
+                ended = 0;
+            if (e.stream == SB_RING_ENDED && sb_ring_event_of(&e, &event))
+                ended = l->of_exec || event.number == number;
         }
         if (r || ended || gone || !sb_left_ms(until))
             break;
