@@ -16,6 +16,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -38,8 +39,8 @@ struct look {
     struct sb_layer_record end;
     uint64_t *links;    /* hashes of files with several names that were counted; a set with open addressing */
     size_t n_links;
-    const char *words;  /* scan: patterns */
-    size_t words_size;
+    struct pattern *patterns; /* scan */
+    size_t n_patterns;
     char path[SB_LAYER_PATH_MAX];
     char buffer[1 << 16];
     size_t used;
@@ -295,23 +296,74 @@ static void look_at_layer(struct look *l)
 
 /* ---- names of secrets */
 
-/* The patterns are of whole names, without regard to case; one that ends in '/' is for folders. */
+/* Most patterns are a word, or one with a star before or after it, and there are many names: those are told by a length and a letter before
+ * anything is compared. Names count without regard to case; a pattern that ends in '/' is for folders; the last that matches decides, and
+ * '!' takes a name out. */
+enum match { WORD, ENDS, BEGINS, OTHER };
+struct pattern {
+    char text[256];
+    size_t n;
+    enum match match;
+    int is_out, for_folders;
+};
+
+static int lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : (unsigned char)c;
+}
+
+static int matches(const struct pattern *p, const char *name, size_t length)
+{
+    switch (p->match) {
+    case WORD:
+        return length == p->n && lower(name[0]) == lower(p->text[0]) && !strcasecmp(p->text, name);
+    case ENDS:
+        return length >= p->n && lower(name[length - 1]) == lower(p->text[p->n - 1]) && !strcasecmp(p->text, name + length - p->n);
+    case BEGINS:
+        return length >= p->n && lower(name[0]) == lower(p->text[0]) && !strncasecmp(p->text, name, p->n);
+    default:
+        return !fnmatch(p->text, name, FNM_CASEFOLD);
+    }
+}
+
 static int is_secret(const struct look *l, const char *name, int is_folder)
 {
-    for (const char *w = l->words; w < l->words + l->words_size; w += strlen(w) + 1) {
-        char pattern[256];
-        size_t n = strlen(w);
-        int for_folders = n && w[n - 1] == '/';
+    size_t length = strlen(name);
 
-        if (!n || n >= sizeof pattern || for_folders != is_folder)
-            continue;
-        memcpy(pattern, w, n + 1);
-        if (for_folders)
-            pattern[n - 1] = 0;
-        if (!fnmatch(pattern, name, FNM_CASEFOLD))
-            return 1;
+    for (size_t i = l->n_patterns; i-- > 0;) {
+        const struct pattern *p = &l->patterns[i];
+
+        if (p->for_folders == is_folder && matches(p, name, length))
+            return !p->is_out;
     }
     return 0;
+}
+
+static void read_pattern(struct pattern *p, const char *word)
+{
+    static const char special[] = "*?[\\";
+    size_t n;
+
+    p->is_out = word[0] == '!';
+    word += p->is_out;
+    n = strlen(word);
+    p->for_folders = n && word[n - 1] == '/';
+    n -= (size_t)p->for_folders;
+    p->match = OTHER;
+    if (n && n < sizeof p->text && strcspn(word, special) >= n) {
+        p->match = WORD;
+    } else if (n > 1 && n < sizeof p->text && word[0] == '*' && strcspn(word + 1, special) >= n - 1) {
+        p->match = ENDS;
+        word++;
+        n--;
+    } else if (n > 1 && n < sizeof p->text && strcspn(word, special) == n - 1 && word[n - 1] == '*') {
+        p->match = BEGINS;
+        n--;
+    }
+    if (n >= sizeof p->text)
+        n = 0;
+    memcpy(p->text, word, n);
+    p->n = n;
 }
 
 static void scan(struct look *l, int folder, int depth)
@@ -360,11 +412,19 @@ static void scan(struct look *l, int folder, int depth)
 static void read_words(struct look *l)
 {
     char *text = NULL;
-    int r = sb_read_fd(SB_LAYER_FD_WORDS, 1 << 20, &text, &l->words_size);
+    size_t size = 0;
+    int r = sb_read_fd(SB_LAYER_FD_WORDS, 1 << 20, &text, &size);
 
-    if (r)
-        fail(l, -r, "");
-    l->words = text;
+    for (const char *w = text; !r && w < text + size; w += strlen(w) + 1)
+        l->n_patterns++;
+    l->patterns = r ? NULL : calloc(l->n_patterns + 1, sizeof *l->patterns);
+    if (!l->patterns)
+        fail(l, r ? -r : ENOMEM, "");
+    l->n_patterns = 0;
+    for (const char *w = text; w < text + size; w += strlen(w) + 1)
+        if (*w)
+            read_pattern(&l->patterns[l->n_patterns++], w);
+    free(text);
 }
 
 /* ---- the process */

@@ -332,6 +332,7 @@ void ag_child_main(struct ag_stage *s)
     sys = sb_open_beneath(procfs, "sys", O_PATH | O_DIRECTORY, 0);
     null = ag_child_dev(s, root);
     mount_rest(s, root);
+    ag_child_secrets(s, root);
     enter_root(s, root);
     ag_network_enter(s);
     /* the sandbox's root has no rights over this network namespace, so low ports are free for everybody */

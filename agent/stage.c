@@ -81,6 +81,7 @@ static const struct sb_plan *load_plan(void)
         ag_die("plan", EBADMSG, "the plan does not verify");
     check_string(plan, plan->hostname);
     check_string(plan, plan->folder);
+    check_string(plan, plan->hidden);
     for (uint32_t i = 0; i < plan->n_layers; i++)
         check_string(plan, plan->layers[i]);
     for (uint32_t i = 0; i < plan->n_cgroups; i++)

@@ -36,6 +36,8 @@ int ag_clone_tree(int dir, const char *path, const char *what);
 /* stage-overlay.c: host folders with a layer of the sandbox's own */
 void ag_park_overlays(struct ag_stage *s, int park); /* attaches their parts */
 void ag_child_overlays(struct ag_stage *s);          /* makes them, in s->mounts, and tells the library how; cwd is the park */
+/* stage-secrets.c */
+void ag_child_secrets(const struct ag_stage *s, int root); /* covers the plan's hidden paths */
 /* stage-copy.c */
 void ag_copy_tree(const struct ag_stage *s, uint32_t mount, int from, int to, const char *where);
 ssize_t ag_getdents(int fd, void *buffer, size_t size);

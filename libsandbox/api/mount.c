@@ -31,7 +31,7 @@ static int index_of(const char *text, const char *const *names, size_t n)
 
 static int read_entry(const json_t *json, struct entry *ret)
 {
-    static const char *const kinds[] = { "", "added", "changed", "removed" };
+    static const char *const kinds[] = { "", "added", "changed", "removed", "found" };
     static const char *const types[] = { "", "regular", "folder", "link", "fifo", "socket", "device" };
 
     ret->kind = index_of(sb_json_str(json, "kind"), kinds, SB_ELEMENTS(kinds));
@@ -232,4 +232,53 @@ int sandbox_mount_reset(struct sandbox *sandbox, const char *target, int64_t tim
         r = sb_op_run(op, timeout_ms, &failure);
     sandbox_op_unref(op);
     return sb_leave(r, &failure, error, "reset", sandbox ? sandbox->host : NULL);
+}
+
+static int scan_begin(struct sandbox_host *host, const char *folder, const char *const *patterns, int64_t max_names,
+                      struct sandbox_op **ret_op, struct sandbox_error **error)
+{
+    const struct sb_driver_ops *ops;
+    struct sb_op *op;
+    int r = sb_host_check(host, error);
+
+    if (!r)
+        r = sb_check_patterns(patterns, error);
+    if (r)
+        return r;
+    if (!folder || folder[0] != '/')
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "folder"), "folder is not an absolute path");
+    if (max_names < 0)
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "max_names"), "max_names is negative");
+    if (!ret_op)
+        return sb_fail_null(error, "ret_op");
+    ops = host->driver->ops;
+    if (!ops->secrets_scan)
+        return sb_fail_slot(error, host, "secrets scan", NULL);
+    r = ops->secrets_scan(host->driver, folder, (char *const *)(uintptr_t)patterns, max_names, &op, error);
+    return r ? r : sb_op_new(op, host, NULL, "secrets", ops->name, ret_op, error);
+}
+
+int sandbox_secrets_scan_begin(struct sandbox_host *host, const char *folder, const char *const *patterns, int64_t max_names,
+                               struct sandbox_op **ret_op, struct sandbox_error **error)
+{
+    struct sandbox_error *failure = NULL;
+
+    return sb_leave(scan_begin(host, folder, patterns, max_names, ret_op, &failure), &failure, error, "secrets", host);
+}
+
+int sandbox_secrets_scan(struct sandbox_host *host, const char *folder, const char *const *patterns, int64_t max_names, int64_t timeout_ms,
+                         struct sandbox_diff **ret_diff, struct sandbox_error **error)
+{
+    struct sandbox_error *failure = NULL;
+    struct sandbox_op *op = NULL;
+    int r = ret_diff ? sb_check_timeout(timeout_ms, "timeout_ms", &failure) : sb_fail_null(&failure, "ret_diff");
+
+    if (!r)
+        r = scan_begin(host, folder, patterns, max_names, &op, &failure);
+    if (!r)
+        r = sb_op_run(op, timeout_ms, &failure);
+    if (!r)
+        r = sandbox_op_take_diff(op, ret_diff, &failure);
+    sandbox_op_unref(op);
+    return sb_leave(r, &failure, error, "secrets", host);
 }

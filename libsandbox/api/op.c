@@ -48,7 +48,7 @@ static int take_results(struct sandbox_op *op)
         if (!sb_id_valid(op->op->id))
             return sb_fail(&op->error, SB_ARGS(SANDBOX_EPROTOCOL), "the host gave no id for the new sandbox");
         memcpy(op->id, op->op->id, sizeof op->id);
-    } else if (!strcmp(op->operation, "diff") || !strcmp(op->operation, "usage")) {
+    } else if (!strcmp(op->operation, "diff") || !strcmp(op->operation, "secrets") || !strcmp(op->operation, "usage")) {
         op->document = SB_TAKE_PTR(op->op->document);
         if (!op->document)
             return sb_fail(&op->error, SB_ARGS(SANDBOX_EPROTOCOL), "the host gave no answer");
@@ -434,7 +434,7 @@ int sandbox_op_take_diff(struct sandbox_op *op, struct sandbox_diff **ret_diff, 
         r = sb_fail_null(&failure, "ret_diff");
     if (!r) {
         pthread_mutex_lock(&op->lock);
-        r = op->document && !strcmp(op->operation, "diff") ? sb_diff_new(SB_TAKE_PTR(op->document), ret_diff, &failure)
+        r = op->document && strcmp(op->operation, "usage") ? sb_diff_new(SB_TAKE_PTR(op->document), ret_diff, &failure)
                                                            : fail_take(op, "diff", &failure);
         pthread_mutex_unlock(&op->lock);
     }

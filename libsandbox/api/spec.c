@@ -117,6 +117,11 @@ int sandbox_spec_set_read_only(struct sandbox_spec *spec, int read_only, struct 
     SET(sb_spec_set_read_only(spec, read_only, &failure), error);
 }
 
+int sandbox_spec_set_secrets(struct sandbox_spec *spec, int mode, const char *const *patterns, struct sandbox_error **error)
+{
+    SET(sb_spec_set_secrets(spec, mode, patterns, &failure), error);
+}
+
 static int add_mount(struct sandbox_spec *spec, const struct sandbox_mount_options *options, struct sandbox_error **error)
 {
     struct sandbox_mount_options known = SANDBOX_MOUNT_OPTIONS_INIT;

@@ -259,6 +259,20 @@ int sb_parse_owner(const char *text, uint32_t *ret_uid, uint32_t *ret_gid)
     return 0;
 }
 
+int sb_check_patterns(const char *const *patterns, struct sandbox_error **error)
+{
+    for (size_t i = 0; patterns && patterns[i]; i++) {
+        const char *slash = strchr(patterns[i], '/');
+        size_t n = strlen(patterns[i]);
+
+        if (!n || n > 200 || (slash && slash[1]) || !strcmp(patterns[i], "/") || !strcmp(patterns[i], "!"))
+            return invalid(error, "patterns", "has an entry that is no pattern of one name", "such as *.pem, !ca.pem or .ssh/");
+        if (i >= 1000)
+            return sb_fail(error, SB_ARGS(SANDBOX_ELIMIT, .field = "patterns"), "more than 1000 patterns");
+    }
+    return 0;
+}
+
 static int check_owner(const struct sandbox_mount_options *mount, struct sandbox_error **error)
 {
     uint32_t uid, gid;

@@ -40,6 +40,8 @@ int sb_check_argv(const char *const *argv, const char *field, struct sandbox_err
 int sb_check_env_list(const char *const *env, const char *field, struct sandbox_error **error);
 /* "UID:GID" in digits: 0 or -EINVAL. */
 int sb_parse_owner(const char *text, uint32_t *ret_uid, uint32_t *ret_gid);
+/* NULL, or at most 1,000 patterns of 1 to 200 bytes without '/' but at the end. */
+int sb_check_patterns(const char *const *patterns, struct sandbox_error **error);
 int sb_check_mount(const struct sandbox_mount_options *mount, struct sandbox_error **error);
 /* 0 or 1. */
 int sb_check_flag(int value, const char *field, struct sandbox_error **error);

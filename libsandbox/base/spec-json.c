@@ -14,6 +14,7 @@
 
 static const char *const mount_types[] = { [SANDBOX_MOUNT_BIND] = "bind", [SANDBOX_MOUNT_VOLUME] = "volume", [SANDBOX_MOUNT_TMPFS] = "tmpfs",
                                           [SANDBOX_MOUNT_OVERLAY] = "overlay" };
+static const char *const secrets_modes[] = { "ignore", "warn", "refuse", "hide" };
 static const char *const lifetimes[] = { [SANDBOX_LIFETIME_OWNED] = "owned", [SANDBOX_LIFETIME_DETACHED] = "detached" };
 static const char *const networks[] = { [SANDBOX_NETWORK_NONE] = "none" };
 
@@ -39,6 +40,18 @@ static json_t *daemon_to_json(const struct sandbox_spec *spec)
             return NULL;
         }
     return list;
+}
+
+static json_t *secrets_to_json(const struct sandbox_spec *spec)
+{
+    json_t *list = json_array();
+
+    for (char **p = spec->secret_patterns; list && p && *p; p++)
+        if (json_array_append_new(list, sb_json_bytes(*p))) {
+            json_decref(list);
+            return NULL;
+        }
+    return json_pack("{s:s, s:o}", "mode", secrets_modes[spec->secrets], "patterns", list);
 }
 
 static json_t *labels_to_json(const struct sandbox_spec *spec)
@@ -107,13 +120,16 @@ json_t *sb_spec_to_json(const struct sandbox_spec *spec)
 {
     json_t *object = json_object();
 
-    if (!object || put(object, "name", json_string(spec->name ? spec->name : "")) || put(object, "image", json_string(spec->image)) ||
+    if (!object || put(object, "name", json_string(spec->name ? spec->name : "")) ||
+        put(object, "image", json_string(spec->image)) ||
         put_bytes(object, "workdir", spec->workdir) || put_bytes(object, "user", spec->user) ||
         put_bytes(object, "hostname", spec->hostname) ||
-        put(object, "idempotency_key", json_string(spec->idempotency_key ? spec->idempotency_key : "")) || put(object, "daemon", daemon_to_json(spec)) ||
+        put(object, "idempotency_key", json_string(spec->idempotency_key ? spec->idempotency_key : "")) ||
+        put(object, "daemon", daemon_to_json(spec)) ||
         put(object, "labels", labels_to_json(spec)) || put(object, "env", env_to_json(spec)) ||
         put(object, "mounts", mounts_to_json(spec)) || put(object, "capabilities", capabilities_to_json(spec)) ||
-        put(object, "fuse", json_boolean(spec->fuse)) || put(object, "read_only", json_boolean(spec->read_only)) ||
+        put(object, "secrets", secrets_to_json(spec)) || put(object, "fuse", json_boolean(spec->fuse)) ||
+        put(object, "read_only", json_boolean(spec->read_only)) ||
         put(object, "lifetime", json_string(lifetimes[spec->lifetime])) ||
         put(object, "network", json_string(networks[spec->network])) ||
         put(object, "memory_max", json_integer(spec->memory_max)) || put(object, "pids_max", json_integer(spec->pids_max)) ||
@@ -226,6 +242,19 @@ static int read_daemon(struct sandbox_spec *spec, const char *key, const json_t 
     return r ? r : sb_spec_set_daemon(spec, (const char *const *)list, error);
 }
 
+static int read_secrets(struct sandbox_spec *spec, const char *key, const json_t *value, struct sandbox_error **error)
+{
+    LIST char **list = NULL;
+    int r;
+
+    if (!json_is_object(value) || json_object_size(value) != 2)
+        return wrong(error, key, "a mode and patterns");
+    r = read_list(key, json_object_get(value, "patterns"), &list, error);
+    return r ? r
+             : sb_spec_set_secrets(spec, index_of(secrets_modes, SB_ELEMENTS(secrets_modes), json_object_get(value, "mode")),
+                                   (const char *const *)list, error);
+}
+
 static int read_env(struct sandbox_spec *spec, const char *key, const json_t *value, struct sandbox_error **error)
 {
     LIST char **list = NULL;
@@ -273,7 +302,8 @@ static int read_mount(struct sandbox_spec *spec, const char *key, const json_t *
     SB_FREE char *source = NULL;
     SB_FREE char *target = NULL;
 
-    if (!json_is_object(value) || json_object_size(value) != 6 || !json_is_boolean(read_only) || !json_is_integer(max_bytes) || !owner)
+    if (!json_is_object(value) || json_object_size(value) != 6 || !json_is_boolean(read_only) ||
+        !json_is_integer(max_bytes) || !owner)
         return wrong(error, key, "a list of mounts");
     source = sb_json_get_bytes(json_object_get(value, "source"));
     if (source)
@@ -324,6 +354,7 @@ static const struct member members[] = {
     { "idempotency_key", .set_text = sb_spec_set_idempotency_key },
     { "daemon", .read = read_daemon },
     { "labels", .read = read_labels },
+    { "secrets", .read = read_secrets },
     { "env", .read = read_env },
     { "mounts", .read = read_mounts },
     { "capabilities", .read = read_capabilities },

@@ -51,6 +51,7 @@ struct sandbox_spec *sb_spec_free(struct sandbox_spec *spec)
     free(spec->hostname);
     free(spec->idempotency_key);
     free_list(spec->daemon);
+    free_list(spec->secret_patterns);
     free_pairs(spec->labels, spec->n_labels);
     free_pairs(spec->env, spec->n_env);
     for (size_t i = 0; i < spec->n_mounts; i++) {
@@ -147,6 +148,8 @@ struct sandbox_spec *sb_spec_copy(const struct sandbox_spec *spec)
     failed = copy_text(&copy->name, spec->name) || copy_text(&copy->image, spec->image) ||
              copy_text(&copy->workdir, spec->workdir) || copy_text(&copy->user, spec->user) ||
              copy_text(&copy->hostname, spec->hostname) || copy_text(&copy->idempotency_key, spec->idempotency_key);
+    if (!failed && spec->secret_patterns)
+        failed = !(copy->secret_patterns = copy_list((const char *const *)spec->secret_patterns));
     if (!failed && spec->daemon)
         failed = !(copy->daemon = copy_list((const char *const *)spec->daemon));
     for (size_t i = 0; !failed && i < spec->n_labels; i++)
@@ -164,6 +167,7 @@ struct sandbox_spec *sb_spec_copy(const struct sandbox_spec *spec)
     if (failed)
         return sb_spec_free(copy);
     copy->capabilities = spec->capabilities;
+    copy->secrets = spec->secrets;
     copy->fuse = spec->fuse;
     copy->read_only = spec->read_only;
     copy->lifetime = spec->lifetime;
@@ -349,6 +353,23 @@ int sb_spec_set_read_only(struct sandbox_spec *spec, int read_only, struct sandb
     if (!r)
         spec->read_only = read_only;
     return r;
+}
+
+int sb_spec_set_secrets(struct sandbox_spec *spec, int mode, const char *const *patterns, struct sandbox_error **error)
+{
+    char **copy = NULL;
+    int r = sb_check_patterns(patterns, error);
+
+    if (!r && (mode < SANDBOX_SECRETS_IGNORE || mode > SANDBOX_SECRETS_HIDE))
+        r = sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "secrets"), "secrets is not a sandbox_secrets_mode");
+    if (!r && patterns && patterns[0] && !(copy = copy_list(patterns)))
+        r = no_memory(error);
+    if (r)
+        return r;
+    free_list(spec->secret_patterns);
+    spec->secret_patterns = copy;
+    spec->secrets = mode;
+    return 0;
 }
 
 int sb_spec_add_mount(struct sandbox_spec *spec, const struct sandbox_mount_options *mount, struct sandbox_error **error)

@@ -35,6 +35,8 @@ struct sandbox_spec {
     struct sb_mount *mounts;
     size_t n_mounts;
     uint64_t capabilities; /* bits beside the basic set */
+    int secrets;            /* enum sandbox_secrets_mode */
+    char **secret_patterns; /* NULL-terminated; NULL: none */
     int fuse;
     int read_only;
     int lifetime;
@@ -76,6 +78,7 @@ int sb_spec_set_log_max(struct sandbox_spec *spec, int64_t bytes, struct sandbox
 int sb_spec_set_lifetime(struct sandbox_spec *spec, int lifetime, struct sandbox_error **error);
 int sb_spec_set_network(struct sandbox_spec *spec, int network, struct sandbox_error **error);
 int sb_spec_set_read_only(struct sandbox_spec *spec, int read_only, struct sandbox_error **error);
+int sb_spec_set_secrets(struct sandbox_spec *spec, int mode, const char *const *patterns, struct sandbox_error **error);
 int sb_spec_add_mount(struct sandbox_spec *spec, const struct sandbox_mount_options *mount, struct sandbox_error **error);
 /* "SYS_ADMIN" or "CAP_SYS_ADMIN" in any case → its number, else -1. */
 int sb_capability_from_name(const char *name);

@@ -93,11 +93,14 @@ static const char filled[] =
     "{\"max_bytes\":0,\"owner\":\"\",\"read_only\":true,\"source\":{\"base64\":\"L3Nydi//L2lu\"},\"target\":\"/in\",\"type\":\"bind\"},"
     "{\"max_bytes\":0,\"owner\":\"\",\"read_only\":false,\"source\":\"store\",\"target\":\"/store\",\"type\":\"volume\"},"
     "{\"max_bytes\":1048576,\"owner\":\"\",\"read_only\":false,\"source\":\"\",\"target\":\"/scratch\",\"type\":\"tmpfs\"}],"
-    "\"name\":\"box.1\",\"network\":\"none\",\"pids_max\":4194304,\"read_only\":true,\"user\":\"1000:nogroup\","
+    "\"name\":\"box.1\",\"network\":\"none\",\"pids_max\":4194304,\"read_only\":true,\"secrets\":{\"mode\":\"ignore\","
+    "\"patterns\":[]},\"user\":\"1000:nogroup\","
     "\"workdir\":\"/work/../tmp\"}";
 static const char empty[] =
-    "{\"capabilities\":[],\"cpu_max\":0,\"daemon\":[],\"env\":[],\"fuse\":false,\"hostname\":\"\",\"idempotency_key\":\"\",\"image\":\"host\",\"labels\":{},"
-    "\"lifetime\":\"owned\",\"log_max\":0,\"memory_max\":0,\"mounts\":[],\"name\":\"\",\"network\":\"none\",\"pids_max\":0,\"read_only\":false,"
+    "{\"capabilities\":[],\"cpu_max\":0,\"daemon\":[],\"env\":[],\"fuse\":false,\"hostname\":\"\","
+    "\"idempotency_key\":\"\",\"image\":\"host\",\"labels\":{},"
+    "\"lifetime\":\"owned\",\"log_max\":0,\"memory_max\":0,\"mounts\":[],\"name\":\"\",\"network\":\"none\","
+    "\"pids_max\":0,\"read_only\":false,\"secrets\":{\"mode\":\"ignore\",\"patterns\":[]},"
     "\"user\":\"\",\"workdir\":\"\"}";
 
 static void round_trip(const char *expected)

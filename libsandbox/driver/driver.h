@@ -12,7 +12,8 @@
  *  sandbox: {"id", "name" (""), "state" ("creating created running stopped failed damaged"), "cause" ("" or why it failed),
  *            "image": {"ref", "digest", "config_digest"}, "created_ms", "labels": {}, "spec": {sb_spec_to_json},
  *            "daemon": {"state": "none created running exited unknown", "code", "signal"}, "isolation": {name: {"level", "why"}},
- *            "mounts": [the spec's; an overlay's with "overlay": {"kind": "kernel copy", "reason"}], …}
+ *            "mounts": [the spec's; an overlay's with "overlay": {"kind": "kernel copy", "reason"}],
+ *            "secrets": [{"target", "path", "type"}], …}
  *  image:   {"digest", "config_digest", "names": [], "bytes", "architecture", "created", "layers": [diff ids], "config": {…}}
  *  report:  {"host": {…}, "entries": [{"feature", "level" ("enforced wrapped advisory impossible"), "probe", "cause", "remedy"}]}
  *  volume:  {"name", "path", "created_ms", "kind": "folder disk", "file_system", "bytes" (disk), "owner": "UID:GID" or "", "vm"}
@@ -187,6 +188,9 @@ struct sb_driver_ops {
     int (*image_inspect)(struct sb_driver *driver, const char *name, json_t **ret_json, struct sandbox_error **error);
     int (*image_list)(struct sb_driver *driver, json_t **ret_json, struct sandbox_error **error);
     int (*image_remove)(struct sb_driver *driver, const char *name, struct sandbox_error **error);
+    /* Names of secrets in a folder of the host's machine; at most so many names are looked at (0: the default). */
+    int (*secrets_scan)(struct sb_driver *driver, const char *folder, char *const *patterns, int64_t max_names, struct sb_op **ret_op,
+                        struct sandbox_error **error);
     /* Of the overlay mount at a target. */
     int (*mount_diff)(struct sb_driver *driver, const char *id, const char *target, int64_t max_entries, struct sb_op **ret_op,
                       struct sandbox_error **error);

@@ -96,6 +96,7 @@ static const struct sb_driver_ops driver_ops = {
     .image_inspect = image_inspect,
     .image_list = image_list,
     .image_remove = image_remove,
+    .secrets_scan = sb_engine_secrets_scan,
     .mount_diff = sb_engine_mount_diff,
     .mount_usage = sb_engine_mount_usage,
     .mount_reset = sb_engine_mount_reset,

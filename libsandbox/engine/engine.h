@@ -244,6 +244,8 @@ int sb_engine_forward_open(struct sb_driver *driver, const char *id, int port, i
                            struct sandbox_error **error); /* forward.c */
 int sb_engine_events_open(struct sb_driver *driver, const struct sandbox_events_options *options, struct sb_events **ret_events,
                           struct sandbox_error **error); /* events.c */
+int sb_engine_secrets_scan(struct sb_driver *driver, const char *folder, char *const *patterns, int64_t most, struct sb_op **ret_op,
+                           struct sandbox_error **error);
 int sb_engine_mount_diff(struct sb_driver *driver, const char *id, const char *target, int64_t most, struct sb_op **ret_op,
                          struct sandbox_error **error);
 int sb_engine_mount_usage(struct sb_driver *driver, const char *id, const char *target, struct sb_op **ret_op, struct sandbox_error **error);

@@ -2,6 +2,7 @@
  * What a sandbox is: its record, checked against the kernel. The state that is told is never a file's word alone: running is only
  * who answers, and who doesn't answer is looked for by its identity. */
 #include "overlay.h"
+#include "secrets.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,10 +16,10 @@
 
 json_t *sb_inspect_damaged(const char *id)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:{s:s, s:s, s:s}, s:I, s:{}, s:{}, s:{s:s, s:i, s:i}, s:{}, s:[]}", "id", id, "name", "",
+    return json_pack("{s:s, s:s, s:s, s:s, s:{s:s, s:s, s:s}, s:I, s:{}, s:{}, s:{s:s, s:i, s:i}, s:{}, s:[], s:[]}", "id", id, "name", "",
                      "state", "damaged", "cause", "its record does not verify", "image", "ref", "", "digest", "", "config_digest",
                      "", "created_ms", (json_int_t)0, "labels", "spec", "daemon", "state", "none", "code", -1, "signal", 0,
-                     "isolation", "mounts");
+                     "isolation", "mounts", "secrets");
 }
 
 static int ask_status(struct sb_engine *engine, const char *id, struct sb_reply *ret)
@@ -215,11 +216,12 @@ json_t *sb_inspect_document(struct sb_engine *engine, const struct sb_record *re
     char cause[256];
 
     find_state(engine, record, status, &state, cause, &daemon);
-    return json_pack("{s:s, s:s, s:s, s:s, s:O, s:I, s:o, s:O, s:o, s:o, s:o}", "id", record->id, "name",
+    return json_pack("{s:s, s:s, s:s, s:s, s:O, s:I, s:o, s:O, s:o, s:o, s:o, s:o}", "id", record->id, "name",
                      record->spec->name ? record->spec->name : "", "state", state, "cause", cause, "image",
                      json_object_get(record->json, "image"), "created_ms", (json_int_t)sb_json_int(record->json, "created_ms", 0),
                      "labels", labels_of(record->spec), "spec", json_object_get(record->json, "spec"), "daemon", daemon,
-                     "isolation", shared_isolation(engine, record, isolations), "mounts", sb_overlays_document(record));
+                     "isolation", shared_isolation(engine, record, isolations), "mounts", sb_overlays_document(record), "secrets",
+                     sb_secrets_found(record));
 }
 
 int sb_inspect_one(struct sb_engine *engine, const char *id, json_t **ret_json, struct sandbox_error **error)

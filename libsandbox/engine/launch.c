@@ -4,6 +4,7 @@
 #include "engine.h"
 #include "overlay.h"
 #include "plan-build.h"
+#include "secrets.h"
 #include "volume.h"
 #include "scope.h"
 
@@ -248,6 +249,8 @@ int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct s
         r = make_upper(record, error);
     if (!r)
         r = sb_volumes_attach(engine, record->spec, error);
+    if (!r)
+        r = sb_secrets_check(engine, record, error);
     if (!r)
         r = sb_overlays_make(record, error);
     if (!r)

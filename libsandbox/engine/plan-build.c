@@ -18,6 +18,7 @@
 
 #include "filter-programs.h"
 #include "overlay.h"
+#include "secrets.h"
 #include "volume.h"
 
 enum { DEFAULT_PIDS = 4096 };
@@ -154,6 +155,29 @@ static int add_spec_mount(struct builder *b, struct sb_engine *engine, const str
     }
 }
 
+static int add_hidden(struct builder *b, const struct sb_record *record)
+{
+    SB_JSON json_t *found = record->spec->secrets == SANDBOX_SECRETS_HIDE ? sb_secrets_found(record) : NULL;
+    const json_t *entry;
+    size_t i;
+
+    json_array_foreach(found, i, entry)
+    {
+        SB_FREE char *target = sb_json_get_bytes(json_object_get(entry, "target"));
+        SB_FREE char *path = sb_json_get_bytes(json_object_get(entry, "path"));
+        SB_FREE char *whole = NULL;
+        uint32_t at;
+
+        if (!target || !path || asprintf(&whole, "%s/%s", target, path) < 0)
+            return -ENOMEM;
+        at = add_string(b, whole); /* strings have no gaps between them */
+        if (!i)
+            b->plan->hidden = at;
+        b->plan->n_hidden++;
+    }
+    return 0;
+}
+
 static int add_mounts(struct builder *b, struct sb_engine *engine, const struct sb_record *record)
 {
     int r = 0;
@@ -199,6 +223,8 @@ static int fill(struct builder *b, struct sb_engine *engine, const struct sb_rec
         b->plan->layers[b->plan->n_layers++] = at;
     }
     r = add_mounts(b, engine, record);
+    if (!r)
+        r = add_hidden(b, record);
     for (int c = 0; c < SB_CONTROLLERS && !r; c++) {
         int64_t limit = c == SB_CONTROLLER_PIDS ? spec->pids_max : c == SB_CONTROLLER_MEMORY ? spec->memory_max : spec->cpu_max;
         char path[4300];

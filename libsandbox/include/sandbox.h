@@ -356,6 +356,19 @@ SANDBOX_API int sandbox_spec_set_lifetime(struct sandbox_spec *spec, int lifetim
 SANDBOX_API int sandbox_spec_set_network(struct sandbox_spec *spec, int network, struct sandbox_error **error);
 /** 1: the root file system is read-only for everything inside. Since 0.1. */
 SANDBOX_API int sandbox_spec_set_read_only(struct sandbox_spec *spec, int read_only, struct sandbox_error **error);
+/** What becomes of names of secrets (.env, id_*, *.pem, credentials, tokens, .ssh and the like) in host folders that are mounted. */
+enum sandbox_secrets_mode {
+    SANDBOX_SECRETS_IGNORE = 0,
+    SANDBOX_SECRETS_WARN = 1,   /**< inspect lists them: {"secrets": [{"target", "path", "type"}]} */
+    SANDBOX_SECRETS_REFUSE = 2, /**< create and start fail with EDENIED, naming the first ones */
+    SANDBOX_SECRETS_HIDE = 3    /**< something empty that nobody can open lies over each, as it is called at the start; ELIMIT above 4,096 */
+};
+/**
+ * Looks for names of secrets before each start, in binds and overlays of folders; no file is opened, no link followed. patterns (NULL:
+ * none) add to the known ones: shell patterns of one name, without regard to case, with '/' at the end for folders; '!' in front takes a
+ * name out; the last that matches decides. Since 0.1.
+ */
+SANDBOX_API int sandbox_spec_set_secrets(struct sandbox_spec *spec, int mode, const char *const *patterns, struct sandbox_error **error);
 /**
  * A mount, in the order added. Always nosuid and nodev. EINVALID for the targets /, /proc, /sys and /dev and all that is below the
  * last three, on which the isolation stands; /dev/shm is free. Since 0.1.
@@ -956,7 +969,8 @@ SANDBOX_API int sandbox_image_remove(struct sandbox_host *host, const char *name
 enum sandbox_diff_kind {
     SANDBOX_DIFF_ADDED = 1,
     SANDBOX_DIFF_CHANGED = 2, /**< it was opened for writing, or its mode or type changed; also when it is the same again */
-    SANDBOX_DIFF_REMOVED = 3  /**< with all that is below it */
+    SANDBOX_DIFF_REMOVED = 3, /**< with all that is below it */
+    SANDBOX_DIFF_FOUND = 4    /**< of sandbox_secrets_scan(): it has a secret's name */
 };
 struct sandbox_diff_options {
     size_t size;
@@ -987,6 +1001,16 @@ SANDBOX_API size_t sandbox_diff_get_count(const struct sandbox_diff *diff);
 SANDBOX_API int sandbox_diff_get(const struct sandbox_diff *diff, size_t index, struct sandbox_diff_entry *ret_entry);
 /** 1: there are more than were asked for, or folders too deep (800 levels) or too hidden to look into. Since 0.1. */
 SANDBOX_API int sandbox_diff_get_truncated(const struct sandbox_diff *diff);
+
+/**
+ * Looks for names of secrets in a folder of the host's machine, as a create does whose spec says so (sandbox_spec_set_secrets()), with
+ * progress. Entries are of kind SANDBOX_DIFF_FOUND, of a folder with a secret's name that alone; truncated: not everything was looked
+ * at. patterns may be NULL; max_names 0: 5,000,000. Since 0.1.
+ */
+SANDBOX_API int sandbox_secrets_scan(struct sandbox_host *host, const char *folder, const char *const *patterns, int64_t max_names,
+                                     int64_t timeout_ms, struct sandbox_diff **ret_diff, struct sandbox_error **error);
+SANDBOX_API int sandbox_secrets_scan_begin(struct sandbox_host *host, const char *folder, const char *const *patterns, int64_t max_names,
+                                           struct sandbox_op **ret_op, struct sandbox_error **error);
 
 struct sandbox_mount_usage {
     size_t size;

@@ -49,6 +49,9 @@ static const struct option options[] = {
       FOR_RUN | FOR_EXEC, "kill the command and its descendants after this time; status 124" },
     { "mount", "SPEC", LIST, AT(mounts), NULL, 0, NULL, FOR_RUN | FOR_CREATE,
       "type=bind|overlay|volume|tmpfs[,source=S],target=T[,ro][,owner=UID:GID][,size=SIZE]" },
+    { "secrets", "MODE", NUMBER, AT(secrets), value_secrets, 0, "ignore, warn, refuse or hide", FOR_RUN | FOR_CREATE,
+      "names of secrets in mounted folders: ignore, warn, refuse or hide" },
+    { "secret", "PATTERN", LIST, AT(secret_patterns), NULL, 0, NULL, FOR_RUN | FOR_CREATE, "such a name, or !PATTERN: none" },
     { "cap", "NAME", LIST, AT(capabilities), NULL, 0, NULL, FOR_CREATE, "capability for the daemon, such as SYS_ADMIN" },
     { "fuse", NULL, FLAG, AT(fuse), NULL, 0, NULL, FOR_RUN | FOR_CREATE, "a /dev/fuse of its own" },
     { "read-only", NULL, FLAG, AT(read_only), NULL, 0, NULL, FOR_RUN | FOR_CREATE, "root file system read-only" },
@@ -224,7 +227,7 @@ static int check_counts(struct tool *tool, const struct command *command, const 
 int options_parse(struct tool *tool, const struct command *command, int argc, char **argv, struct arguments *ret)
 {
     struct arguments a = { .grace_ms = 10000, .signal = 9, .tail = -1 };
-    const char ***const lists[] = { &a.labels, &a.env, &a.mounts, &a.capabilities, &a.operands, &a.argv };
+    const char ***const lists[] = { &a.labels, &a.env, &a.mounts, &a.capabilities, &a.secret_patterns, &a.operands, &a.argv };
     int i = 0, status = 0;
 
     for (size_t l = 0; l < TOOL_ELEMENTS(lists); l++)
@@ -261,6 +264,7 @@ void arguments_clear(struct arguments *arguments)
     free(arguments->env);
     free(arguments->mounts);
     free(arguments->capabilities);
+    free(arguments->secret_patterns);
     free(arguments->operands);
     free(arguments->argv);
     *arguments = (struct arguments){ 0 };

@@ -176,6 +176,8 @@ static int set_scalars(struct sandbox_spec *spec, const struct arguments *a, str
         r = sandbox_spec_set_fuse(spec, 1, error);
     if (!r && a->read_only)
         r = sandbox_spec_set_read_only(spec, 1, error);
+    if (!r && (a->secrets || a->secret_patterns[0]))
+        r = sandbox_spec_set_secrets(spec, a->secrets ? (int)a->secrets : SANDBOX_SECRETS_WARN, a->secret_patterns, error);
     for (size_t i = 0; !r && a->capabilities[i]; i++)
         r = sandbox_spec_add_capability(spec, a->capabilities[i], error);
     return r;

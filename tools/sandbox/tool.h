@@ -32,6 +32,8 @@ struct arguments {
     int64_t disk_bytes, any_file_system;
     const char *image, *name, *user, *workdir, *hostname, *digest, *select, *key;
     const char *only; /* contract */
+    const char **secret_patterns;
+    int64_t secrets;
     const char **labels, **env, **mounts, **capabilities; /* NULL-terminated */
     int64_t memory_max, pids_max, cpu_max, timeout_ms, grace_ms, max_bytes, max_entries;
     int64_t signal, format;
@@ -121,6 +123,7 @@ void arguments_clear(struct arguments *arguments);
 int value_size(const char *text, int64_t *ret);         /* "64M": bytes, K M G T are powers of 1024 */
 int value_duration(const char *text, int64_t *ret);     /* "1.5s", "200ms", "2m", "1h", "10" (seconds): milliseconds */
 int value_thousandths(const char *text, int64_t *ret);  /* "1.5": 1500 */
+int value_secrets(const char *text, int64_t *ret);      /* "ignore warn refuse hide" */
 int value_count(const char *text, int64_t *ret);        /* decimal digits */
 int value_moment(const char *text, int64_t *ret);       /* "10m": so long ago, "2026-11-30T21:00:00Z": milliseconds since 1970 */
 int value_signal(const char *text, int64_t *ret);       /* "TERM", "SIGTERM", "15" */

@@ -141,6 +141,18 @@ int value_signal(const char *text, int64_t *ret)
     return -1;
 }
 
+int value_secrets(const char *text, int64_t *ret)
+{
+    static const char *const modes[] = { "ignore", "warn", "refuse", "hide" };
+
+    for (size_t i = 0; i < TOOL_ELEMENTS(modes); i++)
+        if (strcmp(text, modes[i]) == 0) {
+            *ret = (int64_t)i;
+            return 0;
+        }
+    return -1;
+}
+
 int value_image_format(const char *text, int64_t *ret)
 {
     static const struct {

@@ -84,6 +84,7 @@ struct sb_plan {
     uint32_t hostname;              /* string */
     uint32_t folder;                /* string: the sandbox's folder below the state root; "rw" (upper, work) is in it */
     uint32_t n_layers, n_mounts, n_cgroups;
+    uint32_t hidden, n_hidden;      /* strings, one after another: paths inside to cover */
     uint32_t layers[SB_PLAN_MAX_LAYERS];          /* strings below the state root, bottom first */
     struct sb_plan_mount mounts[SB_PLAN_MAX_MOUNTS];
     uint32_t cgroups[SB_PLAN_MAX_CGROUPS];        /* strings: v1 cgroup.procs files to enter, absolute */
