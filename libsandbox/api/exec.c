@@ -22,7 +22,8 @@ static int check_fd(int fd, int stream, struct sandbox_error **error)
     struct stat st;
 
     if (flags < 0 || fstat(fd, &st) < 0)
-        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .sys_errno = errno, .field = field), "%s %d is not an open descriptor", field, fd);
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .sys_errno = errno, .field = field), "%s %d is not an open descriptor",
+                       field, fd);
     if (S_ISDIR(st.st_mode) || (flags & O_PATH))
         return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = field),
                        "%s %d is a folder or a path: it would lead out of the sandbox", field, fd);
@@ -42,7 +43,8 @@ static int check_options(const struct sandbox_exec_options *options, struct sand
     if (!r)
         r = sb_check_env_list(options->env, "env", error);
     if (!r && options->deadline_ms < 0)
-        r = sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "deadline_ms", .hint = "use 0 for none"), "deadline_ms is negative");
+        r = sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "deadline_ms", .hint = "use 0 for none"),
+                    "deadline_ms is negative");
     if (!r && options->journal_max && (options->journal_max < 8192 || options->journal_max > INT64_C(1) << 30))
         r = sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "journal_max", .hint = "8 KiB to 1 GiB, or 0 for none"),
                     "journal_max is %lld", (long long)options->journal_max);
@@ -109,8 +111,13 @@ static int run(struct sandbox *sandbox, struct sandbox_exec *exec, const char *c
     const int wanted[] = { options->stdin_fd, options->stdout_fd, options->stderr_fd };
     struct sb_driver *driver = sandbox->host->driver;
     struct sb_exec_request request = {
-        .argv = argv, .user = options->user, .workdir = options->workdir, .env = options->env, .deadline_ms = options->deadline_ms,
-        .journal_max = options->journal_max, .fds = { -1, -1, -1 },
+        .argv = argv,
+        .user = options->user,
+        .workdir = options->workdir,
+        .env = options->env,
+        .deadline_ms = options->deadline_ms,
+        .journal_max = options->journal_max,
+        .fds = { -1, -1, -1 },
     };
     int to_close[] = { -1, -1, -1 };
     int r = 0;
@@ -177,7 +184,8 @@ int sandbox_exec(struct sandbox *sandbox, const char *const *argv, const struct 
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(exec_begin(sandbox, argv, options, ret_exec, &failure), &failure, error, "exec", sandbox ? sandbox->host : NULL);
+    return sb_leave(exec_begin(sandbox, argv, options, ret_exec, &failure), &failure, error, "exec",
+                    sandbox ? sandbox->host : NULL);
 }
 
 /* id NULL: the daemon's. */
@@ -207,7 +215,9 @@ static int exec_open(struct sandbox *sandbox, const char *id, struct sandbox_exe
     int r = sb_sandbox_check(sandbox, error);
 
     if (!r && !sb_id_valid(id))
-        r = sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "id"), "id is not %d lowercase hexadecimal digits", SANDBOX_ID_LENGTH);
+        r = sb_fail(error,
+                    SB_ARGS(SANDBOX_EINVALID, .field = "id", .hint = "use the whole id, as sandbox_exec_get_id() gives it"),
+                    "id is not %d lowercase hexadecimal digits", SANDBOX_ID_LENGTH);
     if (!r && !ret_exec)
         r = sb_fail_null(error, "ret_exec");
     return r ? r : exec_attach(sandbox, id, ret_exec, error);
@@ -259,7 +269,9 @@ static int take(struct sandbox_exec *exec, int stream, int *ret_fd, struct sandb
     else
         r = sb_fail(error,
                     SB_ARGS(SANDBOX_EINVALID, .field = stream_fields[stream],
-                            .hint = exec->attached ? "who started it has its pipes; give it a journal to read its output elsewhere" : NULL),
+                            .hint = exec->attached
+                                        ? "who started it has its pipes; give it a journal to read its output elsewhere"
+                                        : NULL),
                     "%s is no pipe, or its end was taken", names[stream]);
     pthread_mutex_unlock(&exec->lock);
     return r;
@@ -311,7 +323,8 @@ int sb_exec_collect(struct sandbox_exec *exec, struct sandbox_error **error)
     return r;
 }
 
-static int wait_for(struct sandbox_exec *exec, int64_t timeout_ms, struct sandbox_exec_result *result, struct sandbox_error **error)
+static int wait_for(struct sandbox_exec *exec, int64_t timeout_ms, struct sandbox_exec_result *result,
+                    struct sandbox_error **error)
 {
     int64_t deadline = sb_deadline(timeout_ms);
     int r = sb_exec_check(exec, error), left;
@@ -340,7 +353,8 @@ static int wait_for(struct sandbox_exec *exec, int64_t timeout_ms, struct sandbo
     }
 }
 
-int sandbox_exec_wait(struct sandbox_exec *exec, int64_t timeout_ms, struct sandbox_exec_result *result, struct sandbox_error **error)
+int sandbox_exec_wait(struct sandbox_exec *exec, int64_t timeout_ms, struct sandbox_exec_result *result,
+                      struct sandbox_error **error)
 {
     struct sandbox_error *failure = NULL;
 
@@ -369,7 +383,8 @@ int sandbox_exec_kill(struct sandbox_exec *exec, int signal, unsigned int flags,
     return sb_leave(exec_kill(exec, signal, flags, &failure), &failure, error, "kill", exec ? exec->host : NULL);
 }
 
-static int wait_for_daemon(struct sandbox *sandbox, int64_t timeout_ms, struct sandbox_exec_result *result, struct sandbox_error **error)
+static int wait_for_daemon(struct sandbox *sandbox, int64_t timeout_ms, struct sandbox_exec_result *result,
+                           struct sandbox_error **error)
 {
     struct sandbox_exec *exec = NULL;
     int r = sb_sandbox_check(sandbox, error);
@@ -388,5 +403,6 @@ int sandbox_wait(struct sandbox *sandbox, int64_t timeout_ms, struct sandbox_exe
 {
     struct sandbox_error *failure = NULL;
 
-    return sb_leave(wait_for_daemon(sandbox, timeout_ms, result, &failure), &failure, error, "wait", sandbox ? sandbox->host : NULL);
+    return sb_leave(wait_for_daemon(sandbox, timeout_ms, result, &failure), &failure, error, "wait",
+                    sandbox ? sandbox->host : NULL);
 }

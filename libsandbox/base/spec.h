@@ -82,25 +82,7 @@ int sb_spec_set_secrets(struct sandbox_spec *spec, int mode, const char *const *
 int sb_spec_add_mount(struct sandbox_spec *spec, const struct sandbox_mount_options *mount, struct sandbox_error **error);
 /* "SYS_ADMIN" or "CAP_SYS_ADMIN" in any case → its number, else -1. */
 int sb_capability_from_name(const char *name);
-const char *sb_capability_name(int capability); /* What the public setters do, with their rules (rules.h); nothing of a spec changes when one fails. */
-int sb_spec_set_name(struct sandbox_spec *spec, const char *name, struct sandbox_error **error);
-int sb_spec_set_image(struct sandbox_spec *spec, const char *image, struct sandbox_error **error);
-int sb_spec_add_label(struct sandbox_spec *spec, const char *key, const char *value, struct sandbox_error **error);
-int sb_spec_add_env(struct sandbox_spec *spec, const char *name, const char *value, struct sandbox_error **error);
-int sb_spec_set_workdir(struct sandbox_spec *spec, const char *workdir, struct sandbox_error **error);
-int sb_spec_set_user(struct sandbox_spec *spec, const char *user, struct sandbox_error **error);
-int sb_spec_set_hostname(struct sandbox_spec *spec, const char *hostname, struct sandbox_error **error);
-int sb_spec_set_daemon(struct sandbox_spec *spec, const char *const *argv, struct sandbox_error **error);
-int sb_spec_add_capability(struct sandbox_spec *spec, const char *capability, struct sandbox_error **error);
-int sb_spec_set_fuse(struct sandbox_spec *spec, int fuse, struct sandbox_error **error);
-int sb_spec_set_memory_max(struct sandbox_spec *spec, int64_t bytes, struct sandbox_error **error);
-int sb_spec_set_pids_max(struct sandbox_spec *spec, int64_t pids, struct sandbox_error **error);
-int sb_spec_set_cpu_max(struct sandbox_spec *spec, int64_t millicpus, struct sandbox_error **error);
-int sb_spec_set_log_max(struct sandbox_spec *spec, int64_t bytes, struct sandbox_error **error);
-int sb_spec_set_lifetime(struct sandbox_spec *spec, int lifetime, struct sandbox_error **error);
-int sb_spec_set_network(struct sandbox_spec *spec, int network, struct sandbox_error **error);
-int sb_spec_set_read_only(struct sandbox_spec *spec, int read_only, struct sandbox_error **error);
-int sb_spec_add_mount(struct sandbox_spec *spec, const struct sandbox_mount_options *mount, struct sandbox_error **error);
 /* "SYS_ADMIN" or NULL */
+const char *sb_capability_name(int capability);
 
 #endif

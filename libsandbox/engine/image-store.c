@@ -293,7 +293,7 @@ int sb_image_find(const struct sb_images *images, const char *ref, char digest[S
         return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "image"), "'%.100s' is not an image's name", ref ? ref : "");
     r = read_name(images, ref, digest);
     if (r == -ENOENT)
-        return sb_fail(error, SB_ARGS(SANDBOX_ENOTFOUND, .field = "image", .hint = "import it first"), "there is no image '%s'", ref);
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOTFOUND, .field = "image", .hint = "import it, or look which ones there are"), "there is no image '%s'", ref);
     if (r == -EBADMSG || r == -EFBIG)
         return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state", .hint = "import the image again under this name"),
                        "the name '%s' stands for no digest", ref);

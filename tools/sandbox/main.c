@@ -17,22 +17,26 @@ static const struct command commands[] = {
     { "create", "[-- DAEMON…]", "make a sandbox and print its id", FOR_CREATE, 0, 0, 0, command_create },
     { "start", "SANDBOX…", "start sandboxes, with their daemons", 0, 1, -1, -1, command_start },
     { "exec", "SANDBOX [--] COMMAND…", "run a command in a running sandbox", FOR_EXEC, 1, 1, 1, command_exec },
+    { "attach", "SANDBOX EXEC-ID", "wait for a command by its id, with its journal if it has one", FOR_ATTACH, 2, 2, -1,
+      command_attach },
+    { "wait", "SANDBOX", "wait for a daemon's end, and print its exit code", FOR_WAIT, 1, 1, -1, command_wait },
     { "inspect", "SANDBOX", "all that is known of a sandbox", 0, 1, 1, -1, command_inspect },
     { "ls", "", "list sandboxes", FOR_LS, 0, 0, -1, command_ls },
     { "stop", "SANDBOX…", "stop sandboxes; their files stay", FOR_STOP, 1, -1, -1, command_stop },
     { "kill", "SANDBOX…", "send a signal to daemons", FOR_KILL, 1, -1, -1, command_kill },
     { "rm", "SANDBOX…", "delete sandboxes, running ones too", 0, 1, -1, -1, command_rm },
-    { "cp", "SANDBOX:PATH|FOLDER|FILE|- …", "copy files and folders in or out; - is a tar on stdin or stdout", FOR_CP, 2, 2, -1, command_cp },
+    { "cp", "SANDBOX:PATH|FOLDER|FILE|- …", "copy files and folders in or out; - is a tar on stdin or stdout", FOR_CP, 2, 2, -1,
+      command_cp },
+    { "logs", "SANDBOX", "what a sandbox's daemon wrote", FOR_LOGS, 1, 1, -1, command_logs },
+    { "diff", "SANDBOX [TARGET]", "what was written over host folders", 0, 1, 2, -1, command_diff },
+    { "usage", "SANDBOX [TARGET]", "how much was written over host folders", 0, 1, 2, -1, command_usage },
+    { "reset", "SANDBOX [TARGET]", "put away what was written over host folders, of a stopped sandbox", 0, 1, 2, -1,
+      command_reset },
     { "dial", "SANDBOX PORT", "connect stdin and stdout to a TCP port in a sandbox", 0, 2, 2, -1, command_dial },
     { "forward", "SANDBOX PORT [LOCALPORT]", "listen on 127.0.0.1 for a TCP port in a sandbox, until interrupted", 0, 2, 3, -1,
       command_forward },
-    { "events", "[SANDBOX]", "what happens to sandboxes, a line for each event, until interrupted", FOR_EVENTS, 0, 1, -1, command_events },
-    { "logs", "SANDBOX", "what a sandbox's daemon wrote", FOR_LOGS, 1, 1, -1, command_logs },
-    { "wait", "SANDBOX", "wait for a daemon's end, and print its exit code", FOR_WAIT, 1, 1, -1, command_wait },
-    { "attach", "SANDBOX EXEC-ID", "wait for a command by its id, with its journal if it has one", FOR_ATTACH, 2, 2, -1, command_attach },
-    { "diff", "SANDBOX [TARGET]", "what was written over host folders", 0, 1, 2, -1, command_diff },
-    { "usage", "SANDBOX [TARGET]", "how much that takes", 0, 1, 2, -1, command_usage },
-    { "reset", "SANDBOX [TARGET]", "put that away (the sandbox stopped)", 0, 1, 2, -1, command_reset },
+    { "events", "[SANDBOX]", "what happens to sandboxes, a line for each event, until interrupted", FOR_EVENTS, 0, 1, -1,
+      command_events },
     { "image import", "SOURCE", "import a root folder, tar, OCI layout or docker archive", FOR_IMPORT, 1, 1, -1,
       command_image_import },
     { "image ls", "", "list images", 0, 0, 0, -1, command_image_ls },
@@ -42,11 +46,21 @@ static const struct command commands[] = {
     { "volume inspect", "NAME", "all that is known of a volume", 0, 1, 1, -1, command_volume_inspect },
     { "volume ls", "", "list volumes", 0, 0, 0, -1, command_volume_ls },
     { "volume rm", "NAME…", "remove volumes with their data", 0, 1, -1, -1, command_volume_rm },
-    { "doctor", "", "what this host can enforce, by trying it; status 1 when something is impossible", 0, 0, 0, -1, command_doctor },
+    { "doctor", "", "what this host can enforce, by trying it; status 1 when something is impossible", 0, 0, 0, -1,
+      command_doctor },
     { "contract", "[URI]", "try what every host must do, a line for each promise", FOR_CONTRACT, 0, 1, -1, command_contract },
     { "reconcile", "", "find and remove what dead processes left", FOR_RECONCILE, 0, 0, -1, command_reconcile },
-    { "leaks", "", "find what dead processes left, and touch nothing; status 1 when there is something", 0, 0, 0, -1, command_leaks },
+    { "leaks", "", "find what dead processes left, and touch nothing; status 1 when there is something", 0, 0, 0, -1,
+      command_leaks },
     { "version", "", "print the version", 0, 0, 0, -1, command_version },
+};
+
+/* What stands above which command in the help. */
+static const struct {
+    const char *first, *title;
+} heads[] = {
+    { "run", "Sandboxes" },       { "cp", "Files and output" },   { "dial", "Ports and events" },
+    { "image import", "Images" }, { "volume create", "Volumes" }, { "doctor", "This machine" },
 };
 
 int command_version(struct tool *tool, const struct arguments *arguments)
@@ -59,8 +73,12 @@ int command_version(struct tool *tool, const struct arguments *arguments)
 static void print_usage(void)
 {
     puts("usage: sandbox [--host URI] [--root FOLDER] [--json] COMMAND [OPTION…] …\n");
-    for (size_t i = 0; i < TOOL_ELEMENTS(commands); i++)
+    for (size_t i = 0; i < TOOL_ELEMENTS(commands); i++) {
+        for (size_t h = 0; h < TOOL_ELEMENTS(heads); h++)
+            if (!strcmp(heads[h].first, commands[i].name))
+                printf("%s%s:\n", i ? "\n" : "", heads[h].title);
         printf("  %-14s %s\n", commands[i].name, commands[i].summary);
+    }
     puts("\nOptions of every command:");
     options_print(0);
     puts("\nA sandbox is named by its id, by 4 or more digits that begin it, or by its name. SANDBOX_HOST and\n"
@@ -110,7 +128,7 @@ static int dispatch(struct tool *tool, int argc, char **argv)
 {
     struct arguments arguments = { 0 };
     const struct command *command;
-    int words = 0, status;
+    int words = 0, status, two = argc > 1 && (!strcmp(argv[0], "image") || !strcmp(argv[0], "volume"));
 
     if (argc > 0 && strcmp(argv[0], "help") == 0) {
         command = find(argc - 1, argv + 1, &words);
@@ -126,7 +144,7 @@ static int dispatch(struct tool *tool, int argc, char **argv)
         return report(tool, SANDBOX_EINVALID, "command", "see: sandbox --help", "no command was given");
     if (!command)
         return report(tool, SANDBOX_EINVALID, "command", "see: sandbox --help", "there is no command \"%.40s%s%.40s\"", argv[0],
-                      argc > 1 ? " " : "", argc > 1 ? argv[1] : "");
+                      two ? " " : "", two ? argv[1] : "");
     tool->command = command->name;
     status = options_parse(tool, command, argc - words, argv + words, &arguments);
     if (status)

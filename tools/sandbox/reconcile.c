@@ -34,6 +34,8 @@ static int look(struct tool *tool, unsigned int flags, size_t *ret_count, size_t
         puts(sandbox_findings_get_json(report));
     else if (sandbox_findings_get_count(report))
         print_table(report);
+    else
+        puts("nothing was left");
     *ret_count = sandbox_findings_get_count(report);
     for (size_t i = 0; i < *ret_count; i++)
         *ret_failed += sandbox_findings_get_action(report, i)[0] == 'f' && !(flags & SANDBOX_RECONCILE_DRY_RUN);
