@@ -15,14 +15,15 @@ part_about() {
 
 # The suites that meet the kernel, as root, some as users without a session; the session's part has the users. Left out, for the time they
 # take here, is what is the same on every Linux: what looks at the tree and what the compiler made of it, one part in one process,
-# archives and images, and the many places where a process is killed ("test:redteam-faults-root" runs that).
+# archives and images, and the many places where a process is killed ("test:redteam-faults-root" runs that); and the exhaustion suite, which
+# holds a clock against the machine.
 part_root() {
     local status=0 tests
     tests=$(meson introspect --tests build | python3 -c '
 import json, re, sys
 print(*[test["name"] for test in json.load(sys.stdin)
         if re.fullmatch(r"(oracle|cli|examples|contract|integration|field|redteam)(-.*)?-root|(integration-inside|redteam-kernel)-sbtest2?", test["name"])
-        and "faults" not in test["name"]])')
+        and not re.search("faults|exhaustion", test["name"])])')
     SBTEST_SCOPES=root meson test -C build --no-rebuild --num-processes 2 --timeout-multiplier 8 --print-errorlogs $tests || status=$?
     python3 scripts/test-summary build || status=$?
     return $status
@@ -52,7 +53,7 @@ part_session() {
     local status=0 user
     make_users || return
     scripts/guest-session build sblogin service integration-scope integration-inside integration-sandbox integration-logs integration-files \
-        integration-endpoints field-exec field-lifecycle redteam-kernel redteam-plumbing redteam-exhaustion || status=$?
+        integration-endpoints field-exec field-lifecycle redteam-kernel redteam-plumbing || status=$?
     scripts/guest-session build sblogin2 service integration-scope integration-inside || status=$?
     scripts/guest-session build sblogin login integration-scope integration-inside || status=$?
     for user in sblogin-service sblogin2-service sblogin-login; do
@@ -118,7 +119,7 @@ part_plain() {
         exit $failed
     ) || status=$?
     meson test -C build --no-rebuild --timeout-multiplier 8 --print-errorlogs integration-inside-root integration-sandbox-root \
-        integration-scope-root integration-inside-sbtest redteam-exhaustion-root || status=$?
+        integration-scope-root integration-inside-sbtest redteam-kernel-root || status=$?
     python3 scripts/test-summary build || status=$?
     return $status
 }

@@ -102,7 +102,7 @@ START_TEST(endpoint_f40)
     pid_t pids[2];
 
     port = open_forward();
-    ck_assert_int_eq(ports_helpers(pids, 2), 2);
+    ck_assert_int_eq(ports_await_helpers(pids), 2);
     for (int i = 0; i < many + 1; i++) {
         int fd = ports_connect(port);
 
@@ -218,7 +218,7 @@ START_TEST(endpoint_f41)
         ck_assert(ports_echoes(fd));
     ck_assert_int_lt(box_now() - begin, 3000);
     /* and those that stand cost nothing */
-    ck_assert_int_eq(ports_helpers(pids, 2), 2);
+    ck_assert_int_eq(ports_await_helpers(pids), 2);
     for (int p = 0; p < 2; p++)
         cpu[p] = ports_cpu_ms(pids[p]);
     usleep(500000);

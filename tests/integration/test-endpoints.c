@@ -242,7 +242,7 @@ START_TEST(forward_helper_killed)
 
     fd = ports_connect(port);
     ck_assert(ports_echoes(fd));
-    ck_assert_int_eq(ports_helpers(pids, 4), 2);
+    ck_assert_int_eq(ports_await_helpers(pids), 2);
     ck_assert_int_eq(kill(pids[_i], SIGKILL), 0);
     ck_assert_int_le(read(fd, &byte, 1), 0);
     for (long until = box_now() + 5000; ports_helpers(NULL, 0) && box_now() < until;) {
@@ -274,7 +274,7 @@ START_TEST(forward_helper_stopped)
     struct sandbox_forward *forward = open_forward(&port);
     long begin;
 
-    ck_assert_int_eq(ports_helpers(pids, 4), 2);
+    ck_assert_int_eq(ports_await_helpers(pids), 2);
     kill(pids[0], SIGSTOP);
     kill(pids[1], SIGSTOP);
     begin = box_now();

@@ -166,6 +166,15 @@ int ports_helpers(pid_t *pids, int max)
     return ports_processes("sandbox-forward", pids, max);
 }
 
+int ports_await_helpers(pid_t pids[2])
+{
+    int n = ports_helpers(pids, 2);
+
+    for (long until = box_now() + 5000; n != 2 && box_now() < until; n = ports_helpers(pids, 2))
+        usleep(5000);
+    return n;
+}
+
 long ports_cpu_ms(pid_t pid)
 {
     unsigned long user = 0, system = 0;

@@ -26,6 +26,8 @@ unsigned long long ports_hash(const char *data, size_t size, unsigned long long 
 int ports_processes(const char *comm, pid_t *pids, int max);
 /* Those of forwards. */
 int ports_helpers(pid_t *pids, int max);
+/* The two of one forward: a port may be listened on before both have their name. */
+int ports_await_helpers(pid_t pids[2]);
 /* Open descriptors of a process, -1: it can't be looked at. */
 int ports_descriptors(pid_t pid);
 /* Processor time in ms, and resident memory in KiB. */

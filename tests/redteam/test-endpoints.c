@@ -30,7 +30,7 @@ static void set_up(void)
     sandbox = box_start(host, NULL);
     sbtest_ok(sandbox_forward_open(sandbox, PORT, 0, &forward, &error), &error);
     port = sandbox_forward_get_port(forward);
-    ck_assert_int_eq(ports_helpers(helpers, 2), 2);
+    ck_assert_int_eq(ports_await_helpers(helpers), 2);
 }
 
 static void tear_down(void)
