@@ -28,7 +28,7 @@ struct rows {
     size_t n;
 };
 extern const struct rows rows_life, rows_daemon, rows_store, rows_exec, rows_flow, rows_network, rows_image, rows_library,
-    rows_log, rows_files;
+    rows_log, rows_files, rows_copy;
 
 /* How a row ends; returning from check() means ok. The sandboxes and the rest that the row made are removed. */
 _Noreturn void row_failed(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -56,6 +56,7 @@ const char *row_volume(void);                          /* the name of a new volu
 /* Imports an image, removed when the row ends: its digest. */
 char *row_import(const char *tar, const char *name);
 void row_clean(void);                                  /* removes all of it */
+void row_at_end(void (*clean)(void)); /* called when the row ends, once */
 void row_forked(void); /* in a child process of a row: forgets what is the parent's */
 size_t row_sweep(void); /* what this run made and anybody left: removed, and counted */
 char *row_name(const char *what); /* "contract-RUN-ROW-what"; NULL: what all names of this run begin with */

@@ -324,3 +324,15 @@ WRAP(int, sandbox_forward_get_status, struct sandbox_forward *forward, struct sa
         status->healthy = 1;
     return r;
 }
+
+WRAP(int, sandbox_upload, struct sandbox *sandbox, const char *source, const char *target, const struct sandbox_upload_options *options,
+     int64_t timeout_ms, struct sandbox_error **error)
+{
+    struct sandbox_upload_options with = SANDBOX_UPLOAD_OPTIONS_INIT;
+
+    if (options)
+        with = *options;
+    if (is_broken("upload-loses-mode"))
+        with.mode = 0664;
+    return __real_sandbox_upload(sandbox, source, target, &with, timeout_ms, error);
+}

@@ -25,7 +25,7 @@ static const char *only;
 static int json, list;
 static unsigned int counts[3];
 
-static const struct rows *const all[] = { &rows_life, &rows_daemon, &rows_log,     &rows_files, &rows_store,
+static const struct rows *const all[] = { &rows_life, &rows_daemon, &rows_log,     &rows_files, &rows_copy,   &rows_store,
                                           &rows_exec, &rows_flow,   &rows_network, &rows_image, &rows_library };
 
 static int usage(void)

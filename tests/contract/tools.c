@@ -101,8 +101,19 @@ const char *row_volume(void)
     return volumes[n_volumes++] = name;
 }
 
+static void (*at_end)(void);
+
+void row_at_end(void (*clean)(void))
+{
+    at_end = clean;
+}
+
 void row_clean(void)
 {
+    if (at_end)
+        at_end();
+    at_end = NULL;
+
     while (n_kept > 0) {
         struct sandbox *sandbox = kept[--n_kept];
 
@@ -127,6 +138,7 @@ void row_forked(void)
 {
     host = NULL; /* unusable here, and the parent's to close */
     n_kept = n_volumes = n_images = 0;
+    at_end = NULL;
 }
 
 char *row_import(const char *tar, const char *name)

@@ -34,6 +34,10 @@ const char fake_document[] =
     "\",\"config_digest\":\"\"},\"created_ms\":1234567890123,\"labels\":{\"k\":\"v\"},\"spec\":{},\"daemon\":{\"state\":\"none\"}}";
 const char fake_image[] = "{\"digest\":\"" FAKE_DIGEST "\",\"config_digest\":\"" FAKE_DIGEST
                           "\",\"names\":[\"debian\"],\"bytes\":123,\"architecture\":\"amd64\"}";
+const char fake_report[] =
+    "{\"host\":{\"kernel\":\"1\"},\"entries\":["
+    "{\"feature\":\"memory\",\"level\":\"impossible\",\"probe\":\"it was tried\",\"cause\":\"no cgroup\",\"remedy\":\"be root\"},"
+    "{\"feature\":\"pids\",\"level\":\"enforced\",\"probe\":\"p\",\"cause\":\"\",\"remedy\":\"\"}]}";
 const char fake_volume[] = "{\"name\":\"store\",\"path\":\"/srv/store\",\"created_ms\":1}";
 
 /* ---- operations ---- */
@@ -96,6 +100,8 @@ static int finish(struct fake_op *op, int result, struct sandbox_error **error)
         memcpy(op->op.id, FAKE_ID, SB_ID_SIZE);
     if (!strcmp(op->kind, "import"))
         op->op.image = parse(fake.answer ? fake.answer : fake_image);
+    if (!strcmp(op->kind, "doctor"))
+        op->op.report = parse(fake.answer ? fake.answer : fake_report);
     return 0;
 }
 
@@ -341,6 +347,13 @@ static int d_events_open(struct sb_driver *d, const struct sandbox_events_option
     return 0;
 }
 
+static int d_doctor(struct sb_driver *d, struct sb_op **ret_op, struct sandbox_error **error)
+{
+    (void)d;
+    called("doctor");
+    return begin("doctor", ret_op, error);
+}
+
 static int d_import(struct sb_driver *d, const char *source, const struct sandbox_image_import_options *options, struct sb_op **ret_op,
                     struct sandbox_error **error)
 {
@@ -549,7 +562,7 @@ static const struct sb_driver_ops all_ops = {
     .inspect = d_inspect, .list = d_list, .exec = d_exec, .dial = d_dial, .forward_open = d_forward_open, .events_open = d_events_open,
     .image_import = d_import, .image_inspect = d_named,
     .image_list = d_all, .image_remove = d_change, .volume_create = d_change, .volume_inspect = d_named, .volume_list = d_all,
-    .volume_remove = d_change,
+    .volume_remove = d_change, .doctor = d_doctor,
 };
 
 /* ---- the backend ---- */

@@ -48,6 +48,6 @@ struct sandbox *fake_sandbox(struct sandbox_host *host);
 
 #define FAKE_ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define FAKE_DIGEST "sha256:" FAKE_ID
-extern const char fake_document[], fake_image[], fake_volume[];
+extern const char fake_document[], fake_image[], fake_report[], fake_volume[];
 
 #endif
