@@ -253,6 +253,8 @@ static int create_step(struct sb_op *op, struct sandbox_error **error)
     if (!r)
         r = sb_record_write_run(&c->record, "created", &c->launch.identity, &c->launch.keeper, "", error);
     if (!r)
+        r = sb_record_keep(c->engine, &c->record, error);
+    if (!r)
         r = sb_launch_commit(&c->launch, error);
     if (r) {
         undo(c);

@@ -127,6 +127,8 @@ char *sb_record_holder(const struct sb_engine *engine, const char *id);
 char *sb_record_holder_prefix(const struct sb_engine *engine);
 /* The changing part: {"state": "created|stopped|failed", "init": identity, "keeper": identity, "cause": ""}; NULL: never committed. New reference. */
 json_t *sb_record_read_run(const struct sb_engine *engine, const struct sb_record *record);
+/* Flushes the folders that a durable record's own folder and claims stand in: what is acknowledged then is found again after a power cut. */
+int sb_record_keep(struct sb_engine *engine, const struct sb_record *record, struct sandbox_error **error);
 int sb_record_write_run(struct sb_record *record, const char *state, const struct sb_identity *init, const struct sb_identity *keeper, const char *cause,
                         struct sandbox_error **error);
 /* For whoever looks later: a start that failed left it as it was, and this is why. */

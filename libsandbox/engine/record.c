@@ -364,6 +364,16 @@ int sb_record_write_run(struct sb_record *record, const char *state, const struc
     return write_document(record->dir, "run", json, durable(record), error);
 }
 
+int sb_record_keep(struct sb_engine *engine, const struct sb_record *record, struct sandbox_error **error)
+{
+    if (!durable(record))
+        return 0;
+    if (fsync(engine->sandboxes) < 0 || (record->spec->name && fsync(engine->names) < 0) ||
+        (record->spec->idempotency_key && fsync(engine->keys) < 0))
+        return sb_fail_errno(error, errno, "state", "the sandbox's folder can't be flushed to the disk");
+    return 0;
+}
+
 void sb_record_note_failure(struct sb_engine *engine, struct sb_record *record, const struct sandbox_error *why)
 {
     SB_JSON json_t *run = record->spec && why ? sb_record_read_run(engine, record) : NULL;
