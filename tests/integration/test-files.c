@@ -451,11 +451,14 @@ START_TEST(files_server_stopped)
     size_t n = 0;
 
     sandbox = box_start(host, NULL);
-    ck_assert_int_eq(box_code(sandbox, "0:0", "mkdir /root/l; cd /root/l; seq 1 3000 | sed 's/^/entry-of-a-folder-with-a-long-name-that-fills-records-/' | xargs touch"), 0);
+    ck_assert_int_eq(box_code(sandbox, "0:0",
+                              "mkdir /root/l; cd /root/l; seq 1 3000 | sed 's/^/entry-of-a-folder-with-a-long-name-that-fills-records-/' | xargs touch"),
+                     0);
     sbtest_ok(sandbox_folder_open(sandbox, "/root/l", 10000, &folder, &error), &error);
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(box_code(sandbox, "0:0",
-                                  "n=0; for p in /proc/[0-9]*; do [ \"$(cat $p/comm 2>/dev/null)\" = sandbox-files ] && kill -STOP ${p#/proc/} && n=1; done; [ $n = 1 ]"),
+                                  "n=0; for p in /proc/[0-9]*; do [ \"$(cat $p/comm 2>/dev/null)\" = sandbox-files ] && "
+                                  "kill -STOP ${p#/proc/} && n=1; done; [ $n = 1 ]"),
                          0);
     for (; name; n += name != NULL)
         sbtest_ok(sandbox_folder_next(folder, 10000, &name, NULL, &error), &error);
