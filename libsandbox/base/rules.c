@@ -281,7 +281,13 @@ static int check_owner(const struct sandbox_mount_options *mount, struct sandbox
         return 0;
     if (mount->type != SANDBOX_MOUNT_BIND && mount->type != SANDBOX_MOUNT_OVERLAY)
         return invalid(error, "owner", "is for binds and overlays only", "a volume has its owner from its creation");
-    return sb_parse_owner(mount->owner, &uid, &gid) ? invalid(error, "owner", "is not UID:GID in digits", "such as 1000:1000") : 0;
+    if (sb_parse_owner(mount->owner, &uid, &gid))
+        return invalid(error, "owner", "is not UID:GID in digits", "such as 1000:1000");
+    /* the mount is nosuid, the folder on the machine isn't: whoever reaches it there could execute what the inside made set-id */
+    if (mount->type == SANDBOX_MOUNT_BIND && !(mount->flags & SANDBOX_MOUNT_READ_ONLY) && (!uid || !gid))
+        return invalid(error, "owner", "is the machine's root, in a folder that can be written to inside",
+                       "bind it read-only, name another owner, or use an overlay or a volume");
+    return 0;
 }
 
 int sb_check_mount(const struct sandbox_mount_options *mount, struct sandbox_error **error)

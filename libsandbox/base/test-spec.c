@@ -429,6 +429,8 @@ static const struct {
     { "{\"mounts\":[{\"type\":\"none\",\"source\":\"/a\",\"target\":\"/b\",\"read_only\":true,\"max_bytes\":0,\"owner\":\"\"}]}", "type" },
     { "{\"mounts\":[{\"type\":\"bind\",\"source\":\"/a\",\"target\":\"/../b\",\"read_only\":true,\"max_bytes\":0,\"owner\":\"\"}]}", "target" },
     { "{\"mounts\":[{\"type\":\"bind\",\"source\":\"/a\",\"target\":\"/b\",\"read_only\":1,\"max_bytes\":0,\"owner\":\"\"}]}", "mounts" },
+    { "{\"mounts\":[{\"type\":\"bind\",\"source\":\"/a\",\"target\":\"/b\",\"read_only\":false,\"max_bytes\":0,\"owner\":\"0:0\"}]}", "owner" },
+    { "{\"mounts\":[{\"type\":\"bind\",\"source\":\"/a\",\"target\":\"/b\",\"read_only\":false,\"max_bytes\":0,\"owner\":\"1000:0\"}]}", "owner" },
     { "{\"capabilities\":[\"EVERYTHING\"]}", "capability" }, { "{\"capabilities\":[7]}", "capability" }, { "{\"capabilities\":1}", "capabilities" },
     { "{\"fuse\":1}", "fuse" }, { "{\"read_only\":\"true\"}", "read_only" }, { "{\"lifetime\":\"eternal\"}", "lifetime" },
     { "{\"lifetime\":0}", "lifetime" }, { "{\"network\":\"host\"}", "network" }, { "{\"memory_max\":1}", "memory_max" },

@@ -297,7 +297,9 @@ struct sandbox_mount_options {
     int64_t max_bytes;  /**< tmpfs: its size, 4096 or more; 0: a quarter of the memory limit or 64 MiB */
     const char *owner;  /**< bind, overlay: "UID:GID", the ids on the host that are 0:0 inside. "0:0": all ids are the same inside and
                              on disk. Another: host's 0 and what has that owner's number inside have no counterpart, so that nothing
-                             inside makes a file of the host's root. NULL: a bind as said at its type, an overlay as "0:0". Where
+                             inside makes a file of the host's root. A bind that can be written to has no owner with a 0 (EINVALID):
+                             set-id files that are made inside are the owner's on the host, so let no others reach such a folder.
+                             NULL: a bind as said at its type, an overlay as "0:0". Where
                              the caller isn't root the only owner is the caller, and is anyhow 0:0. EUNSUPPORTED at create where
                              the file system can't map ids. */
 };
