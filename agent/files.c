@@ -61,17 +61,21 @@ static int make_folders(const struct ag_files *f, const char *path)
     int at = sb_open_in_root(f->root, "/", O_PATH | O_DIRECTORY, 0);
 
     while (at >= 0) {
-        const char *name;
+        const char *name = so_far + length + 1;
+        size_t part;
         int next;
 
         path += strspn(path, "/");
-        if (!*path)
+        part = strcspn(path, "/");
+        if (!part)
             return at;
-        length += (size_t)snprintf(so_far + length, sizeof so_far - length, "/%.*s", (int)strcspn(path, "/"), path);
-        if (length >= sizeof so_far)
+        if (length + part + 2 > sizeof so_far)
             ag_files_fail("making", f->path, ENAMETOOLONG);
-        path += strcspn(path, "/");
-        name = strrchr(so_far, '/') + 1;
+        so_far[length] = '/';
+        memcpy(so_far + length + 1, path, part);
+        length += part + 1;
+        so_far[length] = 0;
+        path += part;
         next = sb_open_in_root(f->root, so_far, O_PATH | O_DIRECTORY, 0);
         if (next == -ENOENT) {
             if (mkdirat(at, name, 0755) < 0 && errno != EEXIST)

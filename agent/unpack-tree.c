@@ -220,8 +220,13 @@ static void set_xattrs(struct au_tree *tree, int fd, const struct au_meta *meta)
 /* The owner first: changing it clears the set-id bits and capabilities. */
 static void finish_fd(struct au_tree *tree, int fd, const struct au_meta *meta)
 {
-    give(tree, fd, "", meta);
-    if (fchmod(fd, meta->mode) < 0)
+    struct stat st = { 0 };
+    /* a look costs a tenth of what a change does on an overlay */
+    int known = tree->live && fstat(fd, &st) == 0, same_owner = known && st.st_uid == meta->uid && st.st_gid == meta->gid;
+
+    if (!same_owner)
+        give(tree, fd, "", meta);
+    if (!(known && same_owner && (st.st_mode & 07777) == meta->mode) && fchmod(fd, meta->mode) < 0)
         au_fail_errno(errno, "setting the mode of '%s'", meta->shown);
     set_xattrs(tree, fd, meta);
 }
@@ -286,13 +291,15 @@ void au_tree_directory(struct au_tree *tree, const char *clean, const struct au_
 
 int au_tree_file(struct au_tree *tree, const char *clean, const struct au_meta *meta)
 {
+    /* nobody else may look at it before its owner is right */
+    mode_t mode = tree->live && meta->uid == 0 && meta->gid == 0 ? meta->mode & 0777 : 0600;
     const char *name;
     int dir = au_tree_parent(tree, clean, meta->shown, &name);
-    int fd = sb_open_beneath(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    int fd = sb_open_beneath(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
 
     if (fd == -EEXIST) {
         clear(tree, dir, name, meta->shown);
-        fd = sb_open_beneath(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+        fd = sb_open_beneath(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
     }
     if (fd < 0)
         au_fail_errno(-fd, "making the file '%s'", meta->shown);

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import tarfile
 
 from helper import Contender, Failed
 
@@ -28,7 +29,7 @@ class Bench:
         self.programs, self.tool, self.work = programs, tool, work
         self.rootfs = os.path.join(work, 'rootfs')
         self.state = os.path.join(work, 'state')
-        self.library = all(os.path.exists(self.program(p)) for p in ('lifecycle', 'exec', 'stdout', 'log', 'open', 'dial'))
+        self.library = all(os.path.exists(self.program(p)) for p in ('lifecycle', 'exec', 'stdout', 'log', 'open', 'dial', 'upload'))
         self.root = os.geteuid() == 0
         self.library_failure = ''
 
@@ -244,6 +245,45 @@ def logs(b, size):
         Contender('library', 'a daemon\'s log', 'the same program as a sandbox\'s daemon: start, all of it, its end in the log; capped at 16 MiB',
                   [b.program('log'), 'sandbox', b.state, IMAGE, '/bin/inside', str(size)], absent=missing, setup=b.need_library),
     ]
+
+
+def uploads(b, count, size):
+    """A tar of `count` files of `size` bytes each."""
+    missing = '' if b.library else NO_LIBRARY
+    path = os.path.join(b.work, f'upload-{count}.tar')
+
+    def need_tar():
+        if not os.path.exists(path):
+            data = os.urandom(1 << 20)
+            with tarfile.open(path + '.part', 'w', format=tarfile.PAX_FORMAT) as archive:
+                for i in range(count):
+                    member = tarfile.TarInfo(f'folder-{i // 100}/file-{i}')
+                    member.size = size
+                    archive.addfile(member, Repeated(data, size))
+            os.rename(path + '.part', path)
+
+    def need_both():
+        b.need_library()
+        need_tar()
+
+    return [
+        Contender('tar', 'tar -x', 'GNU tar unpacks it into a new folder of the same file system',
+                  [b.program('upload'), 'tar', path, os.path.join(b.work, 'tar-x')], absent=missing or b.absent('tar'), setup=need_tar),
+        Contender('library', 'sandbox_upload', 'the same tar into a folder of a sandbox that runs, by its descriptor',
+                  [b.program('upload'), 'sandbox', b.state, IMAGE, path], absent=missing, setup=need_both),
+    ]
+
+
+class Repeated:
+    """So many bytes to read, over and over the same ones."""
+
+    def __init__(self, data, size):
+        self.data, self.left = data, size
+
+    def read(self, most):
+        part = self.data[:min(most, self.left)]
+        self.left -= len(part)
+        return part
 
 
 def opens(b):

@@ -84,6 +84,8 @@ GOALS = [
     Goal('dial-open', 'dial and first byte / raw connect', 2.0, '×', _ratio('dial', 'library', 'raw')),
     Goal('dial-bulk', '64 MiB through dial, speed / raw TCP', 0.95, '×', _ratio('dial', 'library', 'raw', 'bulk', inverse=True), at_least=True),
     Goal('dial-first', 'the first connection after a server is ready', 10.0, 'ms', _ms('dial', 'library', 'first')),
+    Goal('upload', 'upload of a tar with 1 GiB, speed / tar -x', 0.8, '×', _ratio('upload', 'library', 'tar', inverse=True), at_least=True),
+    Goal('upload-small', 'upload of a tar with 10,000 small files / tar -x', 1.5, '×', _ratio('upload-small', 'library', 'tar')),
     Goal('size', 'libsandbox.so with the agents, stripped', 3.0, 'MB', _size),
 ]
 # Shown beside them, without a goal: what it is made of.

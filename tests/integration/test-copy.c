@@ -551,7 +551,7 @@ int main(void)
     Suite *suite = suite_create("copy");
     TCase *c = sbtest_case("copy");
 
-    tcase_set_timeout(c, 120);
+    tcase_set_timeout(c, getenv("SBTEST_LARGE") ? 600 : 120);
     tcase_add_checked_fixture(c, set_up, tear_down);
     tcase_add_test(c, copy_f20_folder);
     tcase_add_test(c, copy_again);

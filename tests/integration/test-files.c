@@ -472,6 +472,8 @@ int main(void)
     Suite *suite = suite_create("files");
     TCase *c = sbtest_case("files");
 
+    if (getenv("SBTEST_ENTRIES"))
+        tcase_set_timeout(c, 600);
     tcase_add_checked_fixture(c, set_up, tear_down);
     tcase_add_test(c, files_states);
     tcase_add_test(c, files_write);
