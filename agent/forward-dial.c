@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -185,7 +184,6 @@ void ag_forward_dialer(int peer, int relay_pid, int to_port)
     static const int calls[] = { SYS_epoll_ctl, SYS_recvmsg, SYS_sendmsg, SYS_socket, SYS_connect, SYS_wait4 };
     struct epoll_event e = { .events = EPOLLIN, .data.u64 = ON_RELAY }, events[AG_FORWARD_DIALS + 1];
 
-    prctl(PR_SET_NAME, "sandbox-forward");
     relay = peer;
     port = to_port;
     for (int i = 0; i < AG_FORWARD_DIALS; i++)
@@ -193,6 +191,7 @@ void ag_forward_dialer(int peer, int relay_pid, int to_port)
     epoll = epoll_create1(EPOLL_CLOEXEC);
     if (epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, peer, &e) < 0 || ag_forward_confine(calls, SB_ELEMENTS(calls)) < 0)
         _exit(1);
+    answer(AG_FORWARD_NOBODY, 0, 0, -1); /* ready */
     for (;;) {
         int n = epoll_wait(epoll, events, SB_ELEMENTS(events), run_timers());
 

@@ -10,11 +10,11 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -22,7 +22,7 @@
 
 #include <util.h>
 
-enum { NONE = UINT16_MAX, ACCEPTS_A_TURN = 16, PAUSE_MS = 50, SPARE_FDS = 32 };
+enum { NONE = UINT16_MAX, ACCEPTS_A_TURN = 16, PAUSE_MS = 50, READY_MS = 5000, SPARE_FDS = 32 };
 enum kind { UNUSED = 0, DIALLING, OPEN };
 /* What an event is about, in the upper half of its data; a side of a connection is its number, twice, plus the side. */
 enum what { ON_SIDE = 0, ON_LISTENER, ON_PEER, ON_CONTROL, ON_OWNER };
@@ -322,15 +322,27 @@ static void prepare(int peer)
     close(SB_FORWARD_FD_PAGE);
 }
 
+/* Its first word says that it has given up its rights, too: the forward is open when both have. */
+static int await_dialer(void)
+{
+    struct pollfd p = { .fd = relay.peer, .events = POLLIN };
+    struct ag_forward_answer answer;
+    size_t n_fds;
+    int fds[4];
+
+    if (poll(&p, 1, READY_MS) <= 0 || ag_receive(relay.peer, &answer, sizeof answer, fds, &n_fds) != (ssize_t)sizeof answer)
+        return -1;
+    return answer.which == AG_FORWARD_NOBODY && !n_fds ? 0 : -1;
+}
+
 void ag_forward_relay(int peer)
 {
     static const int calls[] = { SYS_epoll_ctl, SYS_recvfrom, SYS_recvmsg, SYS_sendto, SYS_sendmsg, SYS_accept4, SYS_shutdown,
                                  SYS_setsockopt, SYS_getsockopt };
     struct epoll_event events[64];
 
-    prctl(PR_SET_NAME, "sandbox-forward");
     prepare(peer);
-    if (ag_forward_confine(calls, SB_ELEMENTS(calls)) < 0 || send(SB_FORWARD_FD_CONTROL, "r", 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1)
+    if (await_dialer() < 0 || ag_forward_confine(calls, SB_ELEMENTS(calls)) < 0 || send(SB_FORWARD_FD_CONTROL, "r", 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1)
         _exit(1);
     for (;;) {
         int timeout = relay.first != NONE ? 0 : relay.paused_until ? sb_left_ms(relay.paused_until) : -1, n;

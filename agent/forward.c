@@ -89,6 +89,7 @@ int ag_forward_main(int argc, char **argv)
     syscall(SYS_close_range, SB_FORWARD_FD_END, ~0u, 0);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
         return 1;
+    prctl(PR_SET_NAME, "sandbox-forward");
     relay = fork();
     if (relay < 0)
         return 1;
