@@ -3,11 +3,8 @@
  * true or it is lost, and what a sandbox writes harms nobody but its own log. */
 #include "box.h"
 
-#include <ctype.h>
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -48,6 +45,23 @@ static struct sandbox *start_daemon(const char *script, int64_t log_max)
     return box_start(host, spec);
 }
 
+/* Of a process that may end at any moment: free() it; NULL: it is gone. */
+static char *read_status(const char *pid)
+{
+    char path[300], *text = calloc(1, 65536);
+    int fd;
+
+    snprintf(path, sizeof path, "/proc/%s/status", pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || read(fd, text, 65535) <= 0) {
+        free(text);
+        text = NULL;
+    }
+    if (fd >= 0)
+        close(fd);
+    return text;
+}
+
 /* The child of this process whose name is "sandbox-keeper", or the child of that. */
 static pid_t find_child(pid_t parent)
 {
@@ -56,14 +70,10 @@ static pid_t find_child(pid_t parent)
     pid_t found = 0;
 
     while (proc && (e = readdir(proc))) {
-        char path[300], *status, *parent_text, *state;
+        char *status, *parent_text, *state;
 
-        if (!isdigit((unsigned char)e->d_name[0]))
+        if (e->d_name[0] < '1' || e->d_name[0] > '9' || !(status = read_status(e->d_name)))
             continue;
-        snprintf(path, sizeof path, "/proc/%s/status", e->d_name);
-        if (access(path, R_OK) < 0)
-            continue;
-        status = box_read(path);
         parent_text = box_finding(status, "PPid");
         state = box_finding(status, "State");
         if (parent_text && atoi(parent_text + 1) == parent && state && !strchr(state, 'Z'))
@@ -266,8 +276,7 @@ START_TEST(init_is_stopped)
     options.follow = 1;
     sbtest_ok(sandbox_log_open(sandbox, &options, &log, &error), &error);
     init = find_child(keeper_pid());
-    ck_assert_int_gt(init, 0);
-    ck_assert_int_eq(kill(init, SIGSTOP), 0);
+    ck_assert_int_eq(init > 0 && kill(init, SIGSTOP) == 0, 1);
     begun = box_now();
     while ((r = sandbox_log_read(log, 0, &record, &error)) == 1)
         ;
@@ -391,7 +400,7 @@ START_TEST(events_cant_be_forged)
         "for f in 8 9 10; do [ -e /proc/1/fd/$f ] && echo reached $f; done; (echo x > /proc/1/fd/10) 2>/dev/null && echo written; true";
     struct sandbox_spec *spec = box_spec();
     struct sandbox_exec *exec = NULL;
-    char script[600], id[SANDBOX_ID_LENGTH + 1], *text;
+    char script[600], id[SANDBOX_ID_LENGTH + 1] = "", *text;
     uint64_t got, lost;
 
     snprintf(script, sizeof script, "%s; echo looked; exec sleep 600", look);
@@ -405,7 +414,6 @@ START_TEST(events_cant_be_forged)
     ck_assert_str_eq(text, "");
     free(text);
     /* ids are guessed in vain */
-    memset(id, 0, sizeof id);
     for (int i = 0; i < 64; i++) {
         memset(id, "0123456789abcdef"[i % 16], SANDBOX_ID_LENGTH);
         id[i] = 'f';
@@ -423,23 +431,24 @@ enum { SAMPLED = sizeof sampled / sizeof *sampled };
 /* strace on one process; returns when it has it. */
 static pid_t trace(pid_t victim, const char *inject)
 {
-    char pid[16], path[64];
-    pid_t tracer = fork();
+    char pid[16];
+    pid_t tracer;
+
+    snprintf(pid, sizeof pid, "%d", (int)victim);
+    tracer = fork();
 
     ck_assert_int_ge(tracer, 0);
     if (tracer == 0) {
         int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
 
         dup2(null, 2);
-        snprintf(pid, sizeof pid, "%d", (int)victim);
         setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
         execl("/usr/bin/strace", "strace", "-qq", "-o", "/dev/null", "-e", inject, "-p", pid, (char *)NULL);
         _exit(125);
     }
-    snprintf(path, sizeof path, "/proc/%d/status", (int)victim);
     for (long until = box_now() + 5000; box_now() < until; usleep(2000)) {
-        char *status = access(path, R_OK) == 0 ? box_read(path) : NULL, *by = status ? box_finding(status, "TracerPid") : NULL;
-        int done = by && atoi(by + strspn(by, "\t ")) != 0;
+        char *status = read_status(pid), *by = status ? box_finding(status, "TracerPid") : NULL;
+        int done = !status || (by && atoi(by + strspn(by, "\t ")) != 0);
 
         free(by);
         free(status);
@@ -487,14 +496,12 @@ static void work(void)
 
 static int lives(pid_t pid)
 {
-    char path[64], *status, *state;
+    char text[16], *status, *state;
     int r;
 
-    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    if (access(path, R_OK) < 0)
-        return 0;
-    status = box_read(path);
-    state = box_finding(status, "State");
+    snprintf(text, sizeof text, "%d", (int)pid);
+    status = read_status(text);
+    state = status ? box_finding(status, "State") : NULL;
     r = state && !strchr(state, 'Z') && !strchr(state, 'X');
     free(state);
     free(status);
