@@ -29,7 +29,7 @@ class Bench:
         self.programs, self.tool, self.work = programs, tool, work
         self.rootfs = os.path.join(work, 'rootfs')
         self.state = os.path.join(work, 'state')
-        self.library = all(os.path.exists(self.program(p)) for p in ('lifecycle', 'exec', 'stdout', 'log', 'open', 'dial', 'upload'))
+        self.library = all(os.path.exists(self.program(p)) for p in ('lifecycle', 'exec', 'stdout', 'log', 'open', 'many', 'dial', 'upload'))
         self.root = os.geteuid() == 0
         self.library_failure = ''
 
@@ -293,6 +293,35 @@ def opens(b):
                   absent=missing),
         Contender('library-first', 'a program that opens a host', 'program start, the first open, close, exit',
                   b.spawn(b.program('open'), 'once', b.state), absent=missing),
+    ]
+
+
+def many(b, count):
+    ident = f'bench-{os.getpid()}-crun-many'
+    root = os.path.join(b.work, 'many')  # its own: other groups open and list theirs with few
+
+    def setup():
+        b.need_library()
+        run([b.program('open'), 'import', root, IMAGE, b.rootfs])
+
+    def crun_setup():
+        folder = b.bundle('crun', ['/bin/sleep', '10000'])
+        done = subprocess.run(b.around('crun') + b.runtime('crun') + ['run', '--detach', '--bundle', folder, ident], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60, check=False)
+        if done.returncode:
+            raise Failed(f'crun run --detach: status {done.returncode}')
+
+    def crun_teardown():
+        subprocess.run(b.around('crun') + b.runtime('crun') + ['delete', '--force', ident], stdin=subprocess.DEVNULL,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60, check=False)
+
+    return [
+        Contender('crun', 'crun state', 'the program crun, asked for one container that runs',
+                  b.around('crun') + b.spawn(*b.runtime('crun'), 'state', ident), absent=b.runtime_absent('crun'), setup=crun_setup,
+                  teardown=crun_teardown),
+        Contender('library', f'list of {count}', 'sandbox_host_list, each checked against the kernel; "reopen" is sandbox_open of one by its id, '
+                  '"inspect" its whole document, "open" is sandbox_host_open beside the program that has them',
+                  [b.program('many'), root, IMAGE, str(count)], absent='' if b.library else NO_LIBRARY, setup=setup),
     ]
 
 

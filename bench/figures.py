@@ -62,6 +62,13 @@ def _ms(group, name, part='total'):
     return value
 
 
+def _part_ratio(part):
+    def value(figures, mode):
+        a, b = _figure(figures, mode, 'many', 'library', part), _figure(figures, mode, 'many', 'crun')
+        return None if a is None or b is None else a / b
+    return value
+
+
 def _log_speed(figures, mode):
     ns = _figure(figures, mode, 'log', 'library')
     return None if ns is None else figures.get('log_bytes', 1 << 30) / (1 << 20) / (ns / 1e9)
@@ -81,6 +88,9 @@ GOALS = [
     Goal('stdout', '1 GiB of stdout, speed / a plain pipe', 0.95, '×', _ratio('stdout', 'library', 'plain', inverse=True), at_least=True),
     Goal('log', '1 GiB into a daemon\'s log, with its cap', 500, 'MiB/s', _log_speed, at_least=True),
     Goal('open', 'open a host', 2.0, 'ms', _ms('open', 'library')),
+    Goal('reopen', 'reopen a sandbox by its id', 1.0, 'ms', _ms('many', 'library', 'reopen')),
+    Goal('list', 'list 1,000 sandboxes', 50.0, 'ms', _ms('many', 'library')),
+    Goal('open-many', 'open a host with 1,000 sandboxes', 2.0, 'ms', _ms('many', 'library', 'open')),
     Goal('dial-open', 'dial and first byte / raw connect', 2.0, '×', _ratio('dial', 'library', 'raw')),
     Goal('dial-bulk', '64 MiB through dial, speed / raw TCP', 0.95, '×', _ratio('dial', 'library', 'raw', 'bulk', inverse=True), at_least=True),
     Goal('dial-first', 'the first connection after a server is ready', 10.0, 'ms', _ms('dial', 'library', 'first')),
@@ -104,6 +114,8 @@ RATIOS = [
     ('64 MiB through a forward, speed / a plain relay', _ratio('forward', 'library', 'relay', 'bulk', inverse=True)),
     ('100 connections through a forward / socat', _ratio('forward', 'library', 'socat', 'many')),
     ('64 MiB through a forward, speed / socat', _ratio('forward', 'library', 'socat', 'bulk', inverse=True)),
+    ('reopen by id / crun state', _part_ratio('reopen')),
+    ('inspect / crun state', _part_ratio('inspect')),
     ('sandbox exec / crun exec', _ratio('exec', 'command', 'crun')),
 ]
 

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A host that has many sandboxes, all running, which this program makes before the first sample and deletes after the last.
- *   many list ROOT IMAGE N      lists them all
- *   many reopen ROOT IMAGE N    a handle by id, in a host that is open
- *   many open ROOT IMAGE N      opens the host once more, beside the one that has them
- *   many inspect ROOT IMAGE N   the whole document of one */
+ * many ROOT IMAGE N: a host that has N sandboxes, all running, which this program makes before the first sample and deletes after the last. A
+ * sample is a list of them all; its parts: a handle by id in this host ("reopen"), the whole document of one ("inspect"), and the host opened
+ * once more, beside the one that has them ("open"). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +16,12 @@ static struct {
     size_t n, next;
 } many;
 
-static int64_t list(void *data)
+static int64_t list(void)
 {
     struct sandbox_error *error = NULL;
     struct sandbox_list *list = NULL;
     int64_t begin = bench_now_ns(), end;
 
-    (void)data;
     bench_check(sandbox_host_list(many.host, NULL, &list, &error), &error, "list");
     end = bench_now_ns();
     if (sandbox_list_get_count(list) != many.n)
@@ -36,73 +33,60 @@ static int64_t list(void *data)
     return end - begin;
 }
 
-static const char *next_id(void)
+static void reopen(struct sandbox *one)
 {
-    return sandbox_get_id(many.all[many.next++ % many.n]);
-}
-
-static int64_t reopen(void *data)
-{
-    const char *id = next_id();
     struct sandbox_error *error = NULL;
-    struct sandbox *sandbox = NULL;
-    int64_t begin = bench_now_ns(), end;
+    struct sandbox *same = NULL;
+    int64_t begin = bench_now_ns();
 
-    (void)data;
-    bench_check(sandbox_open(many.host, id, &sandbox, &error), &error, "open");
-    end = bench_now_ns();
-    sandbox_unref(sandbox);
-    return end - begin;
+    bench_check(sandbox_open(many.host, sandbox_get_id(one), &same, &error), &error, "open");
+    bench_part("reopen", bench_now_ns() - begin);
+    sandbox_unref(same);
 }
 
-static int64_t inspect(void *data)
+static void inspect(struct sandbox *one)
 {
-    struct sandbox *sandbox = many.all[many.next++ % many.n];
     struct sandbox_error *error = NULL;
     struct sandbox_info *info = NULL;
-    int64_t begin = bench_now_ns(), end;
+    int64_t begin = bench_now_ns();
 
-    (void)data;
-    bench_check(sandbox_inspect(sandbox, &info, &error), &error, "inspect");
-    end = bench_now_ns();
+    bench_check(sandbox_inspect(one, &info, &error), &error, "inspect");
+    bench_part("inspect", bench_now_ns() - begin);
     sandbox_info_unref(info);
-    return end - begin;
 }
 
-static int64_t open_again(void *data)
+static int64_t once(void *data)
 {
-    int64_t begin = bench_now_ns(), end;
-    struct sandbox_host *host = bench_open_host(many.root);
+    struct sandbox *one = many.all[many.next++ % many.n];
+    int64_t total = list(), begin;
+    struct sandbox_host *again;
 
     (void)data;
-    end = bench_now_ns();
-    sandbox_host_unref(host);
-    return end - begin;
+    reopen(one);
+    inspect(one);
+    begin = bench_now_ns();
+    again = bench_open_host(many.root);
+    bench_part("open", bench_now_ns() - begin);
+    sandbox_host_unref(again);
+    return total;
 }
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        int64_t (*once)(void *data);
-    } what[] = { { "list", list }, { "reopen", reopen }, { "open", open_again }, { "inspect", inspect } };
     struct sandbox_spec *spec;
-    size_t i = 0;
 
-    while (argc == 5 && i < sizeof what / sizeof *what && strcmp(argv[1], what[i].name))
-        i++;
-    if (argc != 5 || i == sizeof what / sizeof *what || atoi(argv[4]) < 1)
-        bench_fail("usage: many list|reopen|open|inspect ROOT IMAGE N");
-    many.root = argv[2];
+    if (argc != 4 || atoi(argv[3]) < 1)
+        bench_fail("usage: many ROOT IMAGE N");
+    many.root = argv[1];
     many.host = bench_open_host(many.root);
-    many.all = calloc((size_t)atoi(argv[4]), sizeof *many.all);
+    many.all = calloc((size_t)atoi(argv[3]), sizeof *many.all);
     if (!many.all)
         bench_fail("out of memory");
-    spec = bench_new_spec(argv[3]);
-    for (; many.n < (size_t)atoi(argv[4]); many.n++)
+    spec = bench_new_spec(argv[2]);
+    for (; many.n < (size_t)atoi(argv[3]); many.n++)
         many.all[many.n] = bench_start_sandbox(many.host, spec);
     sandbox_spec_unref(spec);
-    bench_serve(what[i].once, NULL);
+    bench_serve(once, NULL);
     while (many.n > 0)
         bench_delete_sandbox(many.all[--many.n]);
     free(many.all);

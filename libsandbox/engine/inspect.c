@@ -234,7 +234,9 @@ int sb_inspect_one(struct sb_engine *engine, const char *id, json_t **ret_json, 
     if (r == SANDBOX_EDAMAGED) {
         struct sb_record probe = SB_RECORD_INIT;
         /* being made just now, or its maker died before the record was written? Then it is no more damaged than unborn. */
-        int busy = sb_record_take(engine, id, &probe, NULL) == SANDBOX_EBUSY;
+        int p = sb_record_take(engine, id, &probe, NULL);
+        /* or deleted while it was read */
+        int busy = p == SANDBOX_EBUSY || p == SANDBOX_ENOTFOUND;
 
         sb_record_clear(&probe);
         json = busy ? NULL : sb_inspect_damaged(id);

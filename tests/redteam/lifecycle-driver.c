@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * lifecycle-driver ROOT [STEPS]: one sandbox from open to delete, for the fault suites, which kill this program or make its
+ * lifecycle-driver ROOT [STEPS [detached]]: one sandbox from open to delete, for the fault suites, which kill this program or make its
  * system calls fail. Exit status 0: all went well; 3: a call failed, with a well-formed error, printed; 4: a call failed without
  * one. ROOT is the state root; STEPS the last letter of what to do: o(pen) c(reate) s(tart) e(xec) t(op) d(elete), all by default. */
 #include <sandbox.h>
@@ -40,6 +40,8 @@ int main(int argc, char **argv)
         return 0;
     end("spec", sandbox_spec_new(&spec, &error));
     end("name", sandbox_spec_set_name(spec, "driven", &error));
+    end("key", sandbox_spec_set_idempotency_key(spec, argc > 3 ? "driven:detached" : "driven:owned", &error));
+    end("lifetime", sandbox_spec_set_lifetime(spec, argc > 3 ? SANDBOX_LIFETIME_DETACHED : SANDBOX_LIFETIME_OWNED, &error));
     end("create", sandbox_create(host, spec, 10000, &sandbox, &error));
     if (*last == 'c')
         return 0;
