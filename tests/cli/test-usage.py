@@ -11,7 +11,7 @@ import tap
 from tool import Tool
 
 COMMANDS = ['run', 'create', 'start', 'exec', 'inspect', 'ls', 'stop', 'kill', 'rm', 'cp', 'dial', 'forward', 'events', 'logs', 'wait', 'attach', 'image import', 'image ls', 'image inspect',
-            'image rm', 'volume create', 'volume ls', 'volume rm', 'version']
+            'image rm', 'volume create', 'volume ls', 'volume rm', 'doctor', 'contract', 'version']
 
 
 def refused(tool, *arguments, says, field=None):
