@@ -95,7 +95,6 @@ static void look_at_cgroups(const struct sb_engine *engine, json_t *entries)
     static const char *const names[SB_CONTROLLERS] = { "pids", "memory", "cpu" };
     const struct sb_cgroups *c = &engine->cgroups;
     char missing[64] = "", probe[400], cause[200];
-    SB_FREE char *kill_file = NULL;
 
     for (int i = 0; i < SB_CONTROLLERS; i++)
         if (!(c->delegated >> i & 1) && !c->v1[i])
@@ -113,15 +112,21 @@ static void look_at_cgroups(const struct sb_engine *engine, json_t *entries)
             entries, "cgroup", c->unified ? "wrapped" : "impossible", probe, cause,
             "run as root, or in a systemd session that delegates its cgroup (systemd-run --user --scope -p Delegate=yes)");
     }
-    if (c->unified && asprintf(&kill_file, "%.*s/cgroup.kill", (int)(strlen(c->unified) - strlen("/libsandbox")), c->unified) < 0)
-        kill_file = NULL;
-    if (kill_file && access(kill_file, F_OK) == 0)
-        sb_doctor_say(entries, "cgroup_kill", "enforced", "cgroup.kill", "", "");
+}
+
+void sb_doctor_kill(const char *folder, json_t *entries)
+{
+    SB_FREE char *path = NULL;
+
+    if (folder && asprintf(&path, "%s/cgroup.kill", folder) < 0)
+        path = NULL;
+    if (path && access(path, F_OK) == 0)
+        sb_doctor_say(entries, "cgroup_kill", "enforced", "cgroup.kill in a sandbox's group", "", "");
     else /* a sandbox's processes end with its init all the same */
-        sb_doctor_say(entries, "cgroup_kill", "wrapped", "cgroup.kill",
-                      c->unified ? "this kernel has no cgroup.kill"
-                                 : "no cgroup v2 can be written: all processes end with the sandbox's init instead",
-                      c->unified ? "Linux 5.14 or newer" : "run as root, or where a cgroup is delegated to you");
+        sb_doctor_say(entries, "cgroup_kill", "wrapped", "cgroup.kill in a sandbox's group",
+                      folder ? "this kernel has no cgroup.kill: all processes end with the sandbox's init instead"
+                             : "no cgroup v2 can be written: all processes end with the sandbox's init instead",
+                      folder ? "Linux 5.14 or newer" : "run as root, or where a cgroup is delegated to you");
 }
 
 static void look_at_root(const struct sb_engine *engine, json_t *entries)

@@ -158,6 +158,7 @@ static void judge(struct doctor *d, const struct sandbox_exec_result *result)
         struct sb_identity init;
 
         sb_identity_from_json(json_object_get(run, "init"), &init);
+        sb_doctor_kill(d->engine->cgroups.unified ? json_string_value(json_array_get(json_object_get(record.json, "cgroups"), 0)) : NULL, d->entries);
         sb_doctor_idmap(d->engine, init.pid, d->entries);
         sb_record_clear(&record);
     }
