@@ -436,9 +436,15 @@ static void put_child(struct au_packing *pack, int dir, const char *name, int de
     }
 }
 
+static size_t names_bytes; /* of names held at one time, all levels */
+
+static size_t cost_of(const char *name)
+{
+    return strlen(name) + sizeof(char *);
+}
+
 static char **read_names(struct au_packing *pack, int fd, size_t *ret_n)
 {
-    static size_t bytes; /* of names held at one time, all levels */
     char **names = NULL;
     size_t n = 0, room = 0;
     int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -454,8 +460,8 @@ static char **read_names(struct au_packing *pack, int fd, size_t *ret_n)
             room = room ? room * 2 : 64;
             names = reallocarray(names, room, sizeof *names);
         }
-        bytes += strlen(d->d_name) + sizeof *names;
-        if (!names || bytes > NAMES_BYTES_MAX || !(names[n++] = strdup(d->d_name)))
+        names_bytes += cost_of(d->d_name);
+        if (!names || names_bytes > NAMES_BYTES_MAX || !(names[n++] = strdup(d->d_name)))
             au_fail(SANDBOX_ELIMIT, 0, NULL, "'%s' in the folder has too many entries", pack->path);
     }
     if (errno)
@@ -487,6 +493,7 @@ static void put_folder(struct au_packing *pack, int fd, size_t length, int depth
             au_fail(SANDBOX_ELIMIT, 0, NULL, "'%.200s' in the folder has a path of more than 4095 bytes", pack->path);
         memcpy(pack->path + length, names[i], strlen(names[i]) + 1);
         put_child(pack, fd, names[i], depth);
+        names_bytes -= cost_of(names[i]);
         free(names[i]);
     }
     free(names);
