@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -62,7 +63,8 @@ static int id_after(const char *text, const char *mark, const char *suffix, char
         memcpy(id, at, SB_ID_SIZE - 1);
         id[SB_ID_SIZE - 1] = 0;
         end = at + SB_ID_SIZE - 1;
-        if (sb_id_valid(id) && !strncmp(end, suffix, strlen(suffix)) && (end += strlen(suffix), *end == '/' || *end == '\n' || !*end))
+        if (sb_id_valid(id) && !strncmp(end, suffix, strlen(suffix)) &&
+            (end += strlen(suffix), *end == '/' || *end == '\n' || !*end))
             return 1;
         at--; /* the mark's last "/" may begin the next one */
     }
@@ -84,7 +86,8 @@ static int is_inside(struct sb_engine *engine, const char *pid, char id[SB_ID_SI
     char path[300];
 
     snprintf(path, sizeof path, "/proc/%s/cgroup", pid);
-    return engine->map.privilege == SB_PRIVILEGE_ROOT && !sb_read_file(AT_FDCWD, path, 65536, &text, NULL) && id_of_group(text, id);
+    return engine->map.privilege == SB_PRIVILEGE_ROOT && !sb_read_file(AT_FDCWD, path, 65536, &text, NULL) &&
+           id_of_group(text, id);
 }
 
 /* Whether a process' log folder is in a sandbox's folder of our state root: the root itself, and not its path. Where a container's processes are
@@ -94,8 +97,8 @@ static int is_below_root(const struct sb_engine *engine, const char *path)
     SB_CLOSE int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct stat ours, theirs;
 
-    return fd >= 0 && fstatat(fd, "../../..", &theirs, 0) == 0 && fstat(engine->root, &ours) == 0 && ours.st_dev == theirs.st_dev &&
-           ours.st_ino == theirs.st_ino;
+    return fd >= 0 && fstatat(fd, "../../..", &theirs, 0) == 0 && fstat(engine->root, &ours) == 0 &&
+           ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 
 /* A keeper that writes below our state root. */
@@ -123,7 +126,8 @@ static int end_process(struct sb_engine *engine, const char *pid, const char *id
     char again[SB_ID_SIZE];
     SB_CLOSE int fd = -1;
 
-    if (sb_identity_read((pid_t)strtol(pid, NULL, 10), engine->self.boot, &identity) || (fd = sb_identity_find(&engine->self, &identity)) < 0)
+    if (sb_identity_read((pid_t)strtol(pid, NULL, 10), engine->self.boot, &identity) ||
+        (fd = sb_identity_find(&engine->self, &identity)) < 0)
         return 0; /* it has ended */
     /* held now: is it still the one that was looked at? */
     if (!(inside ? is_inside(engine, pid, again) : is_keeper(engine, pid, again)) || strcmp(id, again))
@@ -139,13 +143,15 @@ static void look_at_process(struct sb_reconcile *rc, const char *pid)
     int inside = is_inside(rc->engine, pid, id), r;
     struct sb_identity before, after;
 
-    if ((!inside && !is_keeper(rc->engine, pid, id)) || sb_identity_read((pid_t)strtol(pid, NULL, 10), rc->engine->self.boot, &before) ||
-        !sb_reconcile_is_gone(rc, id) || (inside && claim_on(rc->engine, id) != CLAIM_OURS) ||
+    if ((!inside && !is_keeper(rc->engine, pid, id)) ||
+        sb_identity_read((pid_t)strtol(pid, NULL, 10), rc->engine->self.boot, &before) || !sb_reconcile_is_gone(rc, id) ||
+        (inside && claim_on(rc->engine, id) != CLAIM_OURS) ||
         sb_identity_read((pid_t)strtol(pid, NULL, 10), rc->engine->self.boot, &after) || !sb_identity_equal(&before, &after))
         return;
     r = rc->dry ? 0 : end_process(rc->engine, pid, id, inside);
     snprintf(name, sizeof name, "%s (sandbox %.12s)", pid, id);
-    sb_reconcile_found(rc, "process", name, inside ? "in the group of a sandbox that is no more" : "a keeper whose sandbox is no more", r);
+    sb_reconcile_found(rc, "process", name,
+                       inside ? "in the group of a sandbox that is no more" : "a keeper whose sandbox is no more", r);
 }
 
 int sb_reconcile_processes(struct sb_reconcile *rc)
@@ -175,11 +181,12 @@ int sb_reconcile_mounts(struct sb_reconcile *rc)
     for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
         char point[4096], id[SB_ID_SIZE];
 
-        if (sscanf(line, "%*s %*s %*s %*s %4095s", point) != 1 || strncmp(point, root, strlen(root)) || !id_after(point, "/trash/", "", id) ||
-            sb_owner_has(rc->engine, id))
+        if (sscanf(line, "%*s %*s %*s %*s %4095s", point) != 1 || strncmp(point, root, strlen(root)) ||
+            !id_after(point, "/trash/", "", id) || sb_owner_has(rc->engine, id))
             continue;
-        sb_reconcile_found(rc, "mount", point, "on what is left of a delete",
-                           !rc->dry && umount2(point, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 && errno != EINVAL && errno != ENOENT ? -errno : 0);
+        sb_reconcile_found(
+            rc, "mount", point, "on what is left of a delete",
+            !rc->dry && umount2(point, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 && errno != EINVAL && errno != ENOENT ? -errno : 0);
     }
     return 0;
 }
@@ -271,16 +278,48 @@ static int is_lost_range(void *data, const char *holder)
     return !rc->dry;
 }
 
+static int any_is_claimed(const struct sb_reconcile *rc)
+{
+    const json_t *value;
+    size_t i;
+
+    json_array_foreach(rc->pending, i, value)
+    {
+        if (claim_on(rc->engine, json_string_value(value)) == CLAIM_OURS)
+            return 1;
+    }
+    return 0;
+}
+
+/* What was killed a moment ago may use an id for as long as it is dying: an init dies after its keeper, and where there is no cgroup2 only
+ * the keeper is known to be waited for. */
+static void sweep_again(struct sb_reconcile *rc, const struct sb_ids_others *others)
+{
+    int64_t until = sb_now_ms() + KILL_MS;
+    json_t *first = rc->pending;
+
+    while (any_is_claimed(rc) && sb_now_ms() < until) {
+        nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+        rc->pending = json_array();
+        sb_ids_sweep(others);
+        json_decref(rc->pending);
+        rc->pending = first;
+    }
+}
+
 int sb_reconcile_ranges(struct sb_reconcile *rc)
 {
     SB_FREE char *prefix = rc->engine->map.privilege == SB_PRIVILEGE_ROOT ? sb_record_holder_prefix(rc->engine) : NULL;
+    const struct sb_ids_others others = { prefix, is_lost_range, rc };
     const json_t *value;
     size_t i;
 
     if (!prefix)
         return 0;
     rc->pending = json_array();
-    sb_ids_sweep(&(struct sb_ids_others){ prefix, is_lost_range, rc });
+    sb_ids_sweep(&others);
+    if (!rc->dry)
+        sweep_again(rc, &others);
     json_array_foreach(rc->pending, i, value)
         sb_reconcile_found(rc, "range", json_string_value(value), "its sandbox is no more",
                            !rc->dry && claim_on(rc->engine, json_string_value(value)) == CLAIM_OURS ? -EBUSY : 0);
