@@ -152,7 +152,7 @@ static int exec_begin(struct sandbox *sandbox, const char *const *argv, const st
                       struct sandbox_exec **ret_exec, struct sandbox_error **error)
 {
     struct sandbox_exec_options known = SANDBOX_EXEC_OPTIONS_INIT;
-    struct sandbox_exec *exec;
+    struct sandbox_exec *exec = NULL;
     int r = sb_sandbox_check(sandbox, error);
 
     if (!r)
@@ -191,7 +191,7 @@ int sandbox_exec(struct sandbox *sandbox, const char *const *argv, const struct 
 /* id NULL: the daemon's. */
 static int exec_attach(struct sandbox *sandbox, const char *id, struct sandbox_exec **ret_exec, struct sandbox_error **error)
 {
-    struct sandbox_exec *exec;
+    struct sandbox_exec *exec = NULL;
     int r;
 
     if (!sandbox->host->driver->ops->exec_open)
