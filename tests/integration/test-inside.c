@@ -410,13 +410,15 @@ END_TEST
 /* Two sandboxes have it at once; it outlives both; while one names it, it can't be removed. */
 START_TEST(volume_shared)
 {
+    struct sandbox_volume_options any = SANDBOX_VOLUME_OPTIONS_INIT;
     struct sandbox_volume *volume = NULL;
     struct sandbox_spec *spec = box_spec();
     struct sandbox *other;
     char *text;
 
-    sbtest_ok(sandbox_volume_create(host, "store", &error), &error);
-    sbtest_fails(sandbox_volume_create(host, "store", &error), SANDBOX_EEXISTS, &error);
+    any.flags = SANDBOX_VOLUME_ANY_FILE_SYSTEM;
+    sbtest_ok(sandbox_volume_create_with(host, "store", &any, &error), &error);
+    sbtest_fails(sandbox_volume_create_with(host, "store", &any, &error), SANDBOX_EEXISTS, &error);
     add(spec, SANDBOX_MOUNT_VOLUME, "store", "/store", 0);
     sandbox = box_start(host, spec);
     spec = box_spec();

@@ -164,6 +164,13 @@ static void kill_adopted(void)
         ;
 }
 
+long sbtest_slowly(long ms)
+{
+    const char *slow = getenv("SBTEST_SLOW");
+
+    return slow ? ms * atol(slow) : ms;
+}
+
 int sbtest_main(Suite *suite)
 {
     SRunner *sr = srunner_create(suite);

@@ -35,4 +35,7 @@ const char *sbtest_dir(void);
 struct sandbox_error;
 void sbtest_expect(const char *file, int line, int result, int expected, struct sandbox_error **error);
 
+/* A test's own bound in time, longer by SBTEST_SLOW where the processor is emulated. */
+long sbtest_slowly(long ms);
+
 #endif

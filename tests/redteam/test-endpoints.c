@@ -106,6 +106,8 @@ START_TEST(redteam_forward_resets)
     for (int i = 0; i < 500; i++) {
         int fd = ports_connect(port);
 
+        if (fd == -ECONNRESET) /* by the time that we look */
+            continue;
         ck_assert_int_ge(fd, 0);
         if (i % 2)
             send(fd, "x", 1, MSG_NOSIGNAL);

@@ -106,7 +106,7 @@ static void expect_failed(struct sandbox_exec *exec, struct sandbox *other, pid_
         info = sandbox_info_unref(info);
         sbtest_ok(sandbox_inspect(sandbox, &info, &error), &error);
         state = sandbox_info_get_state(info);
-    } while (state != SANDBOX_STATE_FAILED && box_now() - begun < 3000);
+    } while (state != SANDBOX_STATE_FAILED && box_now() - begun < sbtest_slowly(3000));
     ck_assert_int_eq(state, SANDBOX_STATE_FAILED);
     ck_assert_ptr_null(strstr(sandbox_info_get_json(info), "\"cause\":\"\""));
     sandbox_info_unref(info);
