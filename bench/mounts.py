@@ -79,14 +79,14 @@ def main():
         shutil.copytree(project, native, symlinks=True)
         os.mkdir(store)
         check(*tool, 'volume', 'create', '--any-fs', 'store')
-        box = check(*tool, 'create', '--mount', f'type=overlay,source={project},target=/work', '--mount',
+        box = check(*tool, 'create', '--mount', f'type=overlay,source={project},target=/project', '--mount',
                     'type=volume,source=store,target=/store', '--', 'sleep', '100000').strip()
         best = {}
         try:
             check(*tool, 'start', box)
             for number in range(rounds):
                 for where, argv in (('native', ['/usr/bin/python3', '-c', TASKS, native, store]),
-                                    ('inside', [*tool, 'exec', box, '--', '/usr/bin/python3', '-c', TASKS, '/work', '/store'])):
+                                    ('inside', [*tool, 'exec', box, '--', '/usr/bin/python3', '-c', TASKS, '/project', '/store'])):
                     for task, took in json.loads(check(*argv, f'{where}{number}', str(rows))).items():
                         best.setdefault(task, {}).setdefault(where, []).append(took)
             print(f'{"task":28} {"native":>10} {"inside":>10}  ratio')
@@ -95,7 +95,7 @@ def main():
                 print(f'{task:28} {outer * 1e3:7.1f} ms {inner * 1e3:7.1f} ms  {inner / outer:.2f}')
             count = 200 if options.smoke else 100000
             check(*tool, 'exec', box, '--', '/usr/bin/python3', '-c',
-                  f'import os\nfor i in range({count}):\n  if i % 1000 == 0: os.mkdir("/work/d%d" % i)\n  open("/work/d%d/%d" % (i - i % 1000, i), "w").close()')
+                  f'import os\nfor i in range({count}):\n  if i % 1000 == 0: os.mkdir("/project/d%d" % i)\n  open("/project/d%d/%d" % (i - i % 1000, i), "w").close()')
             check(*tool, 'stop', box)
             begin = time.perf_counter()
             check(*tool, 'reset', box)

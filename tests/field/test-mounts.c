@@ -68,7 +68,7 @@ static void start_over(void)
     struct sandbox_spec *spec = box_spec();
 
     sbtest_ok(sandbox_spec_set_lifetime(spec, SANDBOX_LIFETIME_DETACHED, &error), &error);
-    add(spec, SANDBOX_MOUNT_OVERLAY, folder, "/work", 0);
+    add(spec, SANDBOX_MOUNT_OVERLAY, folder, "/project", 0);
     sandbox = box_start(host, spec);
 }
 
@@ -79,7 +79,7 @@ static char *changes(void)
     size_t size;
     FILE *f = open_memstream(&text, &size);
 
-    sbtest_ok(sandbox_mount_diff(sandbox, "/work", NULL, 20000, &diff, &error), &error);
+    sbtest_ok(sandbox_mount_diff(sandbox, "/project", NULL, 20000, &diff, &error), &error);
     for (size_t i = 0; i < sandbox_diff_get_count(diff); i++) {
         struct sandbox_diff_entry e = SANDBOX_DIFF_ENTRY_INIT;
 
@@ -101,7 +101,7 @@ START_TEST(storage_f50)
     box_write(folder, ".env", "KEY=1\n");
     sbtest_ok(sandbox_spec_set_secrets(spec, SANDBOX_SECRETS_HIDE, NULL, &error), &error);
     add(spec, SANDBOX_MOUNT_BIND, folder, "/still", SANDBOX_MOUNT_READ_ONLY);
-    add(spec, SANDBOX_MOUNT_OVERLAY, folder, "/work", 0);
+    add(spec, SANDBOX_MOUNT_OVERLAY, folder, "/project", 0);
     sbtest_ok(sandbox_spec_set_daemon(spec, BOX_ARGV("/guest/probe", "-o", "/found", "-n", "mounts"), &error), &error);
     sbtest_ok(sandbox_spec_add_capability(spec, "SYS_ADMIN", &error), &error);
     sandbox = box_start(host, spec);
@@ -112,13 +112,13 @@ START_TEST(storage_f50)
     }
     ck_assert_ptr_nonnull(strstr(out, "end: probe"));
     ck_assert_ptr_nonnull(strstr(out, "clear ro by setattr /still"));
-    ck_assert_ptr_nonnull(strstr(out, "unmount /work/.env"));
+    ck_assert_ptr_nonnull(strstr(out, "unmount /project/.env"));
     box_expect_all(out, "clear ", "EPERM|EINVAL|EACCES|ENOSYS|EBUSY|ENOENT");
     box_expect_all(out, "unmount ", "EPERM|EINVAL|EBUSY|ENOENT");
     box_expect_all(out, "move ", "EPERM|EINVAL|EBUSY|ENOENT|ENOTDIR|ELOOP");
     free(out);
     ck_assert_int_ne(box_code(sandbox, NULL, "echo x 2>/dev/null > /still/file"), 0);
-    ck_assert_int_ne(box_code(sandbox, NULL, "cat /work/.env 2>/dev/null"), 0);
+    ck_assert_int_ne(box_code(sandbox, NULL, "cat /project/.env 2>/dev/null"), 0);
     expect_host("file", "as it was\n");
     expect_host(".env", "KEY=1\n");
 }
@@ -155,11 +155,11 @@ START_TEST(overlay_strange_lower)
         ck_assert_int_eq(mknod(path, S_IFCHR | 0666, makedev(0, 0)), 0);
     }
     start_over();
-    expect("cd /work; cat file hard marked/in a*", "as it was\nas it was\ninside\nlong");
-    expect("cd /work; test -S sock && echo socket; test -e white || echo no mark", "socket\nno mark");
-    ck_assert_int_ne(box_code(sandbox, NULL, "cat /work/null 2>/dev/null"), 0); /* a device is only to be looked at: nodev */
-    expect("cd /work; echo more >> file; cat file hard", "as it was\nmore\nas it was"); /* what is written is copied first, alone */
-    expect("cd /work; echo 2 >> \"$(printf 'n\\377\\001')\"; rm a*; ls | wc -l | tr -d ' '", geteuid() ? "5" : "6");
+    expect("cd /project; cat file hard marked/in a*", "as it was\nas it was\ninside\nlong");
+    expect("cd /project; test -S sock && echo socket; test -e white || echo no mark", "socket\nno mark");
+    ck_assert_int_ne(box_code(sandbox, NULL, "cat /project/null 2>/dev/null"), 0); /* a device is only to be looked at: nodev */
+    expect("cd /project; echo more >> file; cat file hard", "as it was\nmore\nas it was"); /* what is written is copied first, alone */
+    expect("cd /project; echo 2 >> \"$(printf 'n\\377\\001')\"; rm a*; ls | wc -l | tr -d ' '", geteuid() ? "5" : "6");
     char *text = changes();
     ck_assert_ptr_nonnull(strstr(text, "*n\377\1 "));
     ck_assert_ptr_nonnull(strstr(text, "*file "));
@@ -175,22 +175,22 @@ START_TEST(overlay_lower_changes)
     char path[800];
 
     start_over();
-    expect("cd /work; echo mine > new; echo mine >> file; cat file", "as it was\nmine");
+    expect("cd /project; echo mine > new; echo mine >> file; cat file", "as it was\nmine");
     box_write(folder, "later", "of the host\n");
     box_write(folder, "file", "changed on the host\n");
     snprintf(path, sizeof path, "%s/sub", folder);
     ck_assert_int_eq(mkdir(path, 0755), 0);
-    expect("cd /work; cat new file", "mine\nas it was\nmine");
+    expect("cd /project; cat new file", "mine\nas it was\nmine");
     for (int i = 0; i < 200; i++) {
         box_write(path, "x", "1");
         snprintf(path, sizeof path, "%s/sub/x", folder);
         ck_assert_int_eq(unlink(path), 0);
         snprintf(path, sizeof path, "%s/sub", folder);
     }
-    ck_assert_int_eq(box_code(sandbox, NULL, "cd /work; ls -R >/dev/null; echo again > again"), 0);
+    ck_assert_int_eq(box_code(sandbox, NULL, "cd /project; ls -R >/dev/null; echo again > again"), 0);
     sbtest_ok(sandbox_stop(sandbox, 0, 20000, &error), &error);
     sbtest_ok(sandbox_start(sandbox, 20000, &error), &error);
-    expect("cd /work; cat new file later again", "mine\nas it was\nmine\nof the host\nagain");
+    expect("cd /project; cat new file later again", "mine\nas it was\nmine\nof the host\nagain");
     expect_host("file", "changed on the host\n");
 }
 END_TEST
@@ -202,7 +202,7 @@ START_TEST(redteam_overlay_marks)
 
     start_over();
     ck_assert_int_eq(box_code(sandbox, NULL,
-                              "cd /work; mkdir d; mknod d/white c 0 0 2>/dev/null;"
+                              "cd /project; mkdir d; mknod d/white c 0 0 2>/dev/null;"
                               "python3 -c 'import os\n"
                               "for n in (\"opaque\",\"redirect\",\"metacopy\",\"origin\",\"whiteout\"):\n"
                               "  for p in (\"user.overlay.\",\"trusted.overlay.\"):\n"
@@ -213,10 +213,10 @@ START_TEST(redteam_overlay_marks)
     ck_assert_ptr_null(strstr(text, "-"));
     ck_assert_ptr_nonnull(strstr(text, "+d "));
     free(text);
-    expect("cat /work/file", "as it was");
+    expect("cat /project/file", "as it was");
     sbtest_ok(sandbox_stop(sandbox, 0, 20000, &error), &error);
     sbtest_ok(sandbox_start(sandbox, 20000, &error), &error);
-    expect("cat /work/file", "as it was");
+    expect("cat /project/file", "as it was");
 }
 END_TEST
 

@@ -52,7 +52,7 @@ static void start_over(const char *source, const char *owner)
     struct sandbox_spec *spec = box_spec();
 
     sbtest_ok(sandbox_spec_set_lifetime(spec, SANDBOX_LIFETIME_DETACHED, &error), &error);
-    add(spec, SANDBOX_MOUNT_OVERLAY, source, "/work/data", 0, owner);
+    add(spec, SANDBOX_MOUNT_OVERLAY, source, "/project/data", 0, owner);
     sandbox = box_start(host, spec);
 }
 
@@ -79,7 +79,7 @@ static char *overlay_of(const char *target)
 
 static void expect_overlay(const char *words)
 {
-    char *text = overlay_of("/work/data");
+    char *text = overlay_of("/project/data");
 
     if (!strstr(text, words))
         ck_abort_msg("the overlay is \"%s\", not \"%s\"", text, words);
@@ -152,9 +152,9 @@ START_TEST(overlay_leaves_the_host_alone)
     before = picture_of(folder);
     start_over(folder, NULL);
     expect_overlay("kernel: ");
-    expect("cat /work/data/file /work/data/sub/deep", "as it was\ndeep");
-    expect("stat -c %u:%g /work/data/file", "0:0");
-    expect("cd /work/data; echo changed > file; echo new > added; rm other; rm -r sub; mkdir sub; echo 1 > sub/fresh; chmod 700 file;"
+    expect("cat /project/data/file /project/data/sub/deep", "as it was\ndeep");
+    expect("stat -c %u:%g /project/data/file", "0:0");
+    expect("cd /project/data; echo changed > file; echo new > added; rm other; rm -r sub; mkdir sub; echo 1 > sub/fresh; chmod 700 file;"
            "touch -d @1 file; ls; ls sub; cat file",
            "added\nfile\nlink\nsub\nfresh\nchanged");
     after = picture_of(folder);
@@ -162,7 +162,7 @@ START_TEST(overlay_leaves_the_host_alone)
     /* it is kept when the sandbox is stopped, and there again */
     sbtest_ok(sandbox_stop(sandbox, 0, 20000, &error), &error);
     sbtest_ok(sandbox_start(sandbox, 20000, &error), &error);
-    expect("cd /work/data; ls; cat file", "added\nfile\nlink\nsub\nchanged");
+    expect("cd /project/data; ls; cat file", "added\nfile\nlink\nsub\nchanged");
     free(before);
     free(after);
 }
@@ -179,8 +179,8 @@ START_TEST(overlay_links_stay_inside)
     snprintf(path, sizeof path, "%s/up", folder);
     ck_assert_int_eq(symlink("../secret", path), 0);
     start_over(folder, NULL);
-    ck_assert_int_ne(box_code(sandbox, NULL, "cat /work/data/up 2>/dev/null"), 0);
-    expect("echo mine > /work/data/up; cat /work/secret", "mine");
+    ck_assert_int_ne(box_code(sandbox, NULL, "cat /project/data/up 2>/dev/null"), 0);
+    expect("echo mine > /project/data/up; cat /project/secret", "mine");
     snprintf(path, sizeof path, "%s/secret", sbtest_dir());
     char *text = box_read(path);
     ck_assert_str_eq(text, "of the host\n");
@@ -193,15 +193,15 @@ START_TEST(overlay_falls_back)
 {
     start_over("/proc/sys/kernel/random", NULL); /* a file system with names of its own kind: no overlay takes it as its lower */
     expect_overlay("copy: ");
-    ck_assert_int_eq(box_code(sandbox, NULL, "test -f /work/data/uuid"), 0);
+    ck_assert_int_eq(box_code(sandbox, NULL, "test -f /project/data/uuid"), 0);
     /* once copied, it stays a copy, with what was written */
     if (box_privilege() == BOX_SUBIDS) /* the machine's root is nobody to a user's sandbox: nothing there can be written to */
         return;
-    expect("cd /work/data; echo mine > write_wakeup_threshold; cat write_wakeup_threshold", "mine");
+    expect("cd /project/data; echo mine > write_wakeup_threshold; cat write_wakeup_threshold", "mine");
     sbtest_ok(sandbox_stop(sandbox, 0, 20000, &error), &error);
     sbtest_ok(sandbox_start(sandbox, 20000, &error), &error);
     expect_overlay("copy: the kernel made no overlay here at an earlier start");
-    expect("cat /work/data/write_wakeup_threshold", "mine");
+    expect("cat /project/data/write_wakeup_threshold", "mine");
 }
 END_TEST
 
@@ -235,10 +235,10 @@ START_TEST(overlay_copy_is_whole)
     before = picture_of(merged);
     start_over(merged, NULL);
     expect_overlay("copy: the folder's file system can't map ids");
-    expect("cd /work/data; stat -c '%n %u:%g %a %h %s' file hard sparse fifo; test -e null || echo none; readlink link; du -k sparse | cut -f1",
+    expect("cd /project/data; stat -c '%n %u:%g %a %h %s' file hard sparse fifo; test -e null || echo none; readlink link; du -k sparse | cut -f1",
            "file 1000:1000 6777 2 10\nhard 1000:1000 6777 2 10\nsparse 0:0 644 1 8388608\nfifo 0:0 600 1 0\nnone\n"
            "../../outside\n4");
-    expect("echo more >> /work/data/file; cat /work/data/hard", "as it was\nmore");
+    expect("echo more >> /project/data/file; cat /project/data/hard", "as it was\nmore");
     after = picture_of(merged);
     ck_assert_str_eq(before, after);
     free(before);
@@ -258,19 +258,19 @@ START_TEST(overlay_owner)
         struct sandbox_spec *spec = box_spec();
         struct sandbox *none = NULL;
 
-        add(spec, SANDBOX_MOUNT_OVERLAY, folder, "/work/data", 0, "0:0");
+        add(spec, SANDBOX_MOUNT_OVERLAY, folder, "/project/data", 0, "0:0");
         sbtest_fails(sandbox_create(host, spec, 20000, &none, &error), SANDBOX_EUNSUPPORTED, &error);
         sandbox_spec_unref(spec);
         snprintf(path, sizeof path, "%u:%u", geteuid(), getegid());
         start_over(folder, path);
-        expect("stat -c %u:%g /work/data/file", "0:0");
+        expect("stat -c %u:%g /project/data/file", "0:0");
         return;
     }
     snprintf(path, sizeof path, "%s/file", folder);
     ck_assert_int_eq(chown(path, 1000, 2000), 0);
     start_over(folder, "1000:2000");
-    expect("cd /work/data; stat -c %u:%g file other", "0:0\n65534:65534");
-    expect("echo more >> /work/data/file; cat /work/data/file", "as it was\nmore");
+    expect("cd /project/data; stat -c %u:%g file other", "0:0\n65534:65534");
+    expect("echo more >> /project/data/file; cat /project/data/file", "as it was\nmore");
 }
 END_TEST
 
@@ -288,18 +288,18 @@ START_TEST(bind_owner)
     } else {
         snprintf(owner, sizeof owner, "%u:%u", geteuid(), getegid());
     }
-    add(spec, SANDBOX_MOUNT_BIND, folder, "/work/data", 0, owner);
+    add(spec, SANDBOX_MOUNT_BIND, folder, "/project/data", 0, owner);
     snprintf(path, sizeof path, "%s/sub", folder);
-    add(spec, SANDBOX_MOUNT_BIND, path, "/work/still", SANDBOX_MOUNT_READ_ONLY, owner);
+    add(spec, SANDBOX_MOUNT_BIND, path, "/project/still", SANDBOX_MOUNT_READ_ONLY, owner);
     sandbox = box_start(host, spec);
-    expect("echo 1 > /work/data/new; stat -c %u:%g /work/data/new", "0:0");
+    expect("echo 1 > /project/data/new; stat -c %u:%g /project/data/new", "0:0");
     snprintf(path, sizeof path, "%s/new", folder);
     ck_assert_int_eq(stat(path, &st), 0);
     ck_assert_uint_eq(st.st_uid, geteuid() ? geteuid() : 1000);
     ck_assert_uint_eq(st.st_gid, geteuid() ? getegid() : 2000);
-    ck_assert_int_ne(box_code(sandbox, NULL, "echo 1 2>/dev/null > /work/still/new"), 0);
+    ck_assert_int_ne(box_code(sandbox, NULL, "echo 1 2>/dev/null > /project/still/new"), 0);
     if (box_user()) { /* inside's 1000 has no counterpart where 0 took its place */
-        ck_assert_int_ne(box_code(sandbox, "1000:2000", "echo 1 2>/dev/null > /work/data/stranger"), 0);
+        ck_assert_int_ne(box_code(sandbox, "1000:2000", "echo 1 2>/dev/null > /project/data/stranger"), 0);
     }
 }
 END_TEST
@@ -339,7 +339,7 @@ static char *changes(int *ret_truncated, int64_t most)
     FILE *f = open_memstream(&text, &size);
 
     options.max_entries = most;
-    sbtest_ok(sandbox_mount_diff(sandbox, "/work/data", &options, 20000, &diff, &error), &error);
+    sbtest_ok(sandbox_mount_diff(sandbox, "/project/data", &options, 20000, &diff, &error), &error);
     for (size_t i = 0; i < sandbox_diff_get_count(diff); i++) {
         struct sandbox_diff_entry e = SANDBOX_DIFF_ENTRY_INIT;
 
@@ -369,7 +369,7 @@ static int64_t usage_of(int64_t *ret_entries)
 {
     struct sandbox_mount_usage usage = SANDBOX_MOUNT_USAGE_INIT;
 
-    sbtest_ok(sandbox_mount_usage(sandbox, "/work/data", 20000, &usage, &error), &error);
+    sbtest_ok(sandbox_mount_usage(sandbox, "/project/data", 20000, &usage, &error), &error);
     if (ret_entries)
         *ret_entries = usage.entries;
     return usage.bytes;
@@ -406,7 +406,7 @@ START_TEST(overlay_diff_usage_reset)
     empty = usage_of(&entries);
     ck_assert_int_eq((int)entries, 0);
     ck_assert_int_eq((int)empty, 0);
-    expect("cd /work/data; echo changed > file; mkdir -p new/er; head -c 1000000 /dev/zero > new/er/big; ln -s x new/l; ln new/er/big new/same;"
+    expect("cd /project/data; echo changed > file; mkdir -p new/er; head -c 1000000 /dev/zero > new/er/big; ln -s x new/l; ln new/er/big new/same;"
            "rm other; rm -r gone; mkdir gone; echo 2 > gone/two; chmod 711 sub; mkfifo new/f; rm link; mkdir link",
            "");
     expect_changes("* file file\n- gone/one file\n* gone/two file\n* link folder\n+ new folder\n+ new/er folder\n+ new/er/big file\n+ new/f fifo\n"
@@ -416,16 +416,16 @@ START_TEST(overlay_diff_usage_reset)
     free(text);
     ck_assert_int_ge(usage_of(&entries), 1000000);
     ck_assert_int_lt(usage_of(&entries), 1200000); /* one file of two names counts once */
-    sbtest_fails(sandbox_mount_reset(sandbox, "/work/data", 20000, &error), SANDBOX_EBUSY, &error);
+    sbtest_fails(sandbox_mount_reset(sandbox, "/project/data", 20000, &error), SANDBOX_EBUSY, &error);
     sbtest_fails(sandbox_mount_reset(sandbox, "/guest", 20000, &error), SANDBOX_EINVALID, &error);
     sbtest_fails(sandbox_mount_reset(sandbox, "/nothing", 20000, &error), SANDBOX_ENOTFOUND, &error);
     sbtest_ok(sandbox_stop(sandbox, 0, 20000, &error), &error);
     ck_assert_int_ge(usage_of(NULL), 1000000);
-    sbtest_ok(sandbox_mount_reset(sandbox, "/work/data", 20000, &error), &error);
+    sbtest_ok(sandbox_mount_reset(sandbox, "/project/data", 20000, &error), &error);
     expect_changes("");
     wait_for_trash();
     sbtest_ok(sandbox_start(sandbox, 20000, &error), &error);
-    expect("cd /work/data; cat file gone/one", "as it was\n1");
+    expect("cd /project/data; cat file gone/one", "as it was\n1");
     after = picture_of(folder);
     ck_assert_str_eq(before, after);
     free(before);
@@ -450,13 +450,13 @@ START_TEST(overlay_copy_diff_and_reset)
     expect_overlay("copy: ");
     expect_changes("");
     ck_assert_int_gt(usage_of(NULL), 0);
-    expect("cd /work/data; echo changed > file; rm other link; echo new > sub/new; chmod 700 sub", "");
+    expect("cd /project/data; echo changed > file; rm other link; echo new > sub/new; chmod 700 sub", "");
     expect_changes("* file file\n- link link\n- other file\n* sub folder\n+ sub/new file\n");
     sbtest_ok(sandbox_stop(sandbox, 0, 20000, &error), &error);
-    sbtest_ok(sandbox_mount_reset(sandbox, "/work/data", 20000, &error), &error);
+    sbtest_ok(sandbox_mount_reset(sandbox, "/project/data", 20000, &error), &error);
     wait_for_trash();
     sbtest_ok(sandbox_start(sandbox, 20000, &error), &error);
-    expect("cat /work/data/file", "as it was");
+    expect("cat /project/data/file", "as it was");
     expect_changes("");
     sbtest_ok(sandbox_delete(sandbox, 20000, &error), &error);
     ck_assert_int_eq(umount2(merged, 0), 0);
@@ -471,7 +471,7 @@ START_TEST(overlay_hostile_layer)
 
     fill();
     start_over(folder, NULL);
-    expect("cd /work/data; ln -s /etc escape; ln -s ../../../../.. up; mkfifo pipe; mkdir d; chmod 0 d;"
+    expect("cd /project/data; ln -s /etc escape; ln -s ../../../../.. up; mkfifo pipe; mkdir d; chmod 0 d;"
            "touch \"$(printf 'n\\377\\001x')\"; touch \"$(head -c 255 /dev/zero | tr '\\0' a)\"",
            "");
     text = changes(&truncated, 0);
@@ -481,7 +481,7 @@ START_TEST(overlay_hostile_layer)
     ck_assert_ptr_null(strstr(text, "passwd"));
     free(text);
     /* deeper than it is sensible to look: said, and no more */
-    expect("cd /work/data; i=0; while [ $i -lt 1000 ]; do mkdir x && cd x && i=$((i+1)) || exit 1; done", "");
+    expect("cd /project/data; i=0; while [ $i -lt 1000 ]; do mkdir x && cd x && i=$((i+1)) || exit 1; done", "");
     usage_of(NULL);
     text = changes(&truncated, 0);
     ck_assert_int_eq(truncated, 1);
@@ -490,7 +490,7 @@ START_TEST(overlay_hostile_layer)
     struct sandbox_exec *exec = NULL;
     struct sandbox_exec_options options = SANDBOX_EXEC_OPTIONS_INIT;
     options.stdout_fd = options.stderr_fd = SANDBOX_STDIO_NULL;
-    sbtest_ok(sandbox_exec(sandbox, BOX_ARGV("/bin/sh", "-c", "cd /work/data; mkdir -p s/t; while :; do mv s r; ln -s /etc s; rm s; mv r s; done"),
+    sbtest_ok(sandbox_exec(sandbox, BOX_ARGV("/bin/sh", "-c", "cd /project/data; mkdir -p s/t; while :; do mv s r; ln -s /etc s; rm s; mv r s; done"),
                            &options, &exec, &error), &error);
     for (int i = 0; i < 20; i++) {
         text = changes(&truncated, 0);
@@ -513,7 +513,7 @@ START_TEST(overlay_wrong_sources)
         struct sandbox_spec *spec = box_spec();
         struct sandbox *none = NULL;
 
-        add(spec, SANDBOX_MOUNT_OVERLAY, sources[i], "/work/data", 0, NULL);
+        add(spec, SANDBOX_MOUNT_OVERLAY, sources[i], "/project/data", 0, NULL);
         sbtest_fails(sandbox_create(host, spec, 20000, &none, &error), codes[i], &error);
         sandbox_spec_unref(spec);
     }

@@ -52,7 +52,7 @@ static struct sandbox_spec *spec_with(int type, int mode, const char *const *pat
 
     mount.type = type;
     mount.source = folder;
-    mount.target = "/work";
+    mount.target = "/project";
     sbtest_ok(sandbox_spec_add_mount(spec, &mount, &error), &error);
     sbtest_ok(sandbox_spec_set_secrets(spec, mode, patterns, &error), &error);
     return spec;
@@ -119,10 +119,10 @@ START_TEST(secrets_told)
     list = json_object_get(json, "secrets");
     ck_assert_uint_eq(json_array_size(list), 3);
     ck_assert_str_eq(json_string_value(json_object_get(json_array_get(list, 0), "path")), ".ENV");
-    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(list, 0), "target")), "/work");
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(list, 0), "target")), "/project");
     json_decref(json);
     sandbox_info_unref(info);
-    ck_assert_int_eq(box_code(sandbox, NULL, "test -e /work/.ENV"), 0);
+    ck_assert_int_eq(box_code(sandbox, NULL, "test -e /project/.ENV"), 0);
 }
 END_TEST
 
@@ -133,18 +133,18 @@ START_TEST(secrets_hidden)
 
     ck_assert_int_eq(chmod(folder, 0777), 0);
     sandbox = box_start(host, spec_with(_i ? SANDBOX_MOUNT_BIND : SANDBOX_MOUNT_OVERLAY, SANDBOX_SECRETS_HIDE, own));
-    text = box_sh(sandbox, NULL, "cd /work; cat main.c .env.example sub/id_ed25519.pub id_map.c | tr '\\n' ' '");
+    text = box_sh(sandbox, NULL, "cd /project; cat main.c .env.example sub/id_ed25519.pub id_map.c | tr '\\n' ' '");
     ck_assert_str_eq(text, "int main; KEY= public no key ");
     free(text);
-    ck_assert_int_ne(box_code(sandbox, NULL, "cat /work/.ENV 2>/dev/null"), 0);
-    ck_assert_int_ne(box_code(sandbox, NULL, "cat /work/sub/id_ed25519 2>/dev/null"), 0);
-    ck_assert_int_ne(box_code(sandbox, NULL, "cat /work/sub/my.secret 2>/dev/null"), 0);
-    ck_assert_int_ne(box_code(sandbox, NULL, "cat /work/sub/.ssh/known_hosts 2>/dev/null"), 0);
-    ck_assert_int_ne(box_code(sandbox, NULL, "cat /work/loop/.ENV 2>/dev/null"), 0);
+    ck_assert_int_ne(box_code(sandbox, NULL, "cat /project/.ENV 2>/dev/null"), 0);
+    ck_assert_int_ne(box_code(sandbox, NULL, "cat /project/sub/id_ed25519 2>/dev/null"), 0);
+    ck_assert_int_ne(box_code(sandbox, NULL, "cat /project/sub/my.secret 2>/dev/null"), 0);
+    ck_assert_int_ne(box_code(sandbox, NULL, "cat /project/sub/.ssh/known_hosts 2>/dev/null"), 0);
+    ck_assert_int_ne(box_code(sandbox, NULL, "cat /project/loop/.ENV 2>/dev/null"), 0);
     /* neither moving what it is in, nor a second name, uncovers it */
-    ck_assert_int_ne(box_code(sandbox, NULL, "cd /work; mv sub elsewhere 2>/dev/null; cat elsewhere/my.secret 2>/dev/null"), 0);
-    ck_assert_int_ne(box_code(sandbox, NULL, "cd /work; ln .ENV name 2>/dev/null && cat name 2>/dev/null"), 0);
-    ck_assert_int_ne(box_code(sandbox, NULL, "cd /work; rm -f .ENV 2>/dev/null && cat .ENV 2>/dev/null"), 0);
+    ck_assert_int_ne(box_code(sandbox, NULL, "cd /project; mv sub elsewhere 2>/dev/null; cat elsewhere/my.secret 2>/dev/null"), 0);
+    ck_assert_int_ne(box_code(sandbox, NULL, "cd /project; ln .ENV name 2>/dev/null && cat name 2>/dev/null"), 0);
+    ck_assert_int_ne(box_code(sandbox, NULL, "cd /project; rm -f .ENV 2>/dev/null && cat .ENV 2>/dev/null"), 0);
     snprintf(path, sizeof path, "%s/.ENV", folder);
     text = box_read(path);
     ck_assert_str_eq(text, "KEY=1\n");
