@@ -217,7 +217,7 @@ START_TEST(redteam_c05)
         free(text);
     }
     ck_assert_int_eq(result.code, 0);
-    ck_assert_int_le(worst, 1000); /* of 20,000: a busy machine lets some wait, they do not add up */
+    ck_assert_int_le(worst, 100);
     for (int i = 0; i < 100; i++) {
         char *text = box_sh(sandbox, NULL, "grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l");
 
