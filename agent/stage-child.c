@@ -79,6 +79,7 @@ static void park_layers(struct ag_stage *s)
         ag_park_tree(park, name, &s->layers[i]);
     }
     ag_park_overlays(s, park);
+    ag_park_covers(s, park);
 }
 
 /* The overlay works in the upper with the rights that its mounter has now. A file system's reserved blocks are not for sandboxes: on a full

@@ -13,7 +13,7 @@
 #include <fs.h>
 #include <util.h>
 
-static void cover(int covers, int at, const char *path)
+static void cover(const struct ag_stage *s, int at, const char *path)
 {
     struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC };
     SB_CLOSE int tree = -1;
@@ -23,23 +23,27 @@ static void cover(int covers, int at, const char *path)
         ag_die("secrets", errno, "%s can't be read", path);
     if (S_ISLNK(st.st_mode))
         return; /* what it leads to has a name of its own */
-    tree = ag_clone_tree(covers, S_ISDIR(st.st_mode) ? "folder" : "file", "the cover");
+    tree = ag_clone_tree(S_ISDIR(st.st_mode) ? s->cover_folder : s->cover_file, "", "the cover of a secret's name");
     if (mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
         ag_die("secrets", errno, "the cover of %s can't be made", path);
     ag_move_onto(tree, at, "secrets", path);
 }
 
-void ag_child_secrets(const struct ag_stage *s, int root)
+/* Covers are clones of what lies in the park, which is attached: kernels before Linux 6.15 clone nothing of a mount that is not. What is made
+ * here is the caller's and not the sandbox's root's, so that nobody inside can open it. */
+void ag_park_covers(struct ag_stage *s, int park)
 {
-    const char *options[][2] = { { "mode", "0700" }, { "size", "16k" }, { "nr_inodes", "8" } };
-    const char *path = SB_PLAN_STRING(s->plan, s->plan->hidden), *end = (const char *)s->plan + s->plan->size;
-    SB_CLOSE int covers = -1;
-
     if (!s->plan->n_hidden)
         return;
-    covers = ag_make_fs("tmpfs", options, SB_ELEMENTS(options), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, "secrets");
-    if (mkdirat(covers, "folder", 0) < 0 || mknodat(covers, "file", S_IFREG, 0) < 0)
+    if (mkdirat(park, "folder", 0) < 0 || mknodat(park, "file", S_IFREG, 0) < 0 ||
+        (s->cover_folder = openat(park, "folder", O_PATH | O_CLOEXEC)) < 0 || (s->cover_file = openat(park, "file", O_PATH | O_CLOEXEC)) < 0)
         ag_die("secrets", errno, "no cover for secrets");
+}
+
+void ag_child_secrets(const struct ag_stage *s, int root)
+{
+    const char *path = SB_PLAN_STRING(s->plan, s->plan->hidden), *end = (const char *)s->plan + s->plan->size;
+
     for (uint32_t i = 0; i < s->plan->n_hidden && path < end; i++, path += strlen(path) + 1) {
         SB_CLOSE int at = sb_open_in_root(root, path, O_PATH | O_NOFOLLOW, 0);
 
@@ -47,6 +51,6 @@ void ag_child_secrets(const struct ag_stage *s, int root)
             continue;
         if (at < 0)
             ag_die("secrets", -at, "%s can't be covered", path);
-        cover(covers, at, path);
+        cover(s, at, path);
     }
 }

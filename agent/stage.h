@@ -21,6 +21,7 @@ struct ag_stage {
     /* detached mounts, -1: none */
     int rw, dev, layers[SB_PLAN_MAX_LAYERS], mounts[SB_PLAN_MAX_MOUNTS], devices[AG_DEVICES];
     int uppers[SB_PLAN_MAX_MOUNTS];   /* of overlays; mounts[] is what lies below, and then the overlay itself */
+    int cover_file, cover_folder;     /* in the park, when something is to be covered */
     int unmapped[SB_PLAN_MAX_MOUNTS]; /* of overlays: why the lower's ids could not be mapped; 0: they are */
 };
 
@@ -36,7 +37,8 @@ int ag_clone_tree(int dir, const char *path, const char *what);
 /* stage-overlay.c: host folders with a layer of the sandbox's own */
 void ag_park_overlays(struct ag_stage *s, int park); /* attaches their parts */
 void ag_child_overlays(struct ag_stage *s);          /* makes them, in s->mounts, and tells the library how; cwd is the park */
-/* stage-secrets.c */
+/* stage-secrets.c: only when the plan hides something */
+void ag_park_covers(struct ag_stage *s, int park);
 void ag_child_secrets(const struct ag_stage *s, int root); /* covers the plan's hidden paths */
 /* stage-copy.c */
 void ag_copy_tree(const struct ag_stage *s, uint32_t mount, int from, int to, const char *where);
