@@ -49,7 +49,7 @@ static struct sandbox_forward_status status_of(void)
 
 static void await_active(int64_t wanted)
 {
-    for (long until = box_now() + 10000; status_of().active != wanted && box_now() < until;)
+    for (long until = box_now() + sbtest_slowly(10000); status_of().active != wanted && box_now() < until;)
         usleep(1000);
     ck_assert_int_eq(status_of().active, wanted);
 }
@@ -58,7 +58,7 @@ static void await_state(int wanted)
 {
     int state = -1;
 
-    for (long until = box_now() + 10000; state != wanted && box_now() < until; usleep(1000)) {
+    for (long until = box_now() + sbtest_slowly(10000); state != wanted && box_now() < until; usleep(1000)) {
         struct sandbox_info *info = NULL;
 
         sbtest_ok(sandbox_inspect(sandbox, &info, &error), &error);
@@ -82,7 +82,7 @@ START_TEST(endpoint_f31)
     begin = box_now();
     ck_assert_int_eq(kill(init, SIGKILL), 0);
     sbtest_ok(sandbox_events_read(events, 5000, &event, &error), &error);
-    ck_assert_int_lt(box_now() - begin, 1000);
+    ck_assert_int_lt(box_now() - begin, sbtest_slowly(1000));
     ck_assert_int_eq(sandbox_event_get_type(event), SANDBOX_EVENT_FAILED);
     ck_assert_str_eq(sandbox_event_get_id(event), sandbox_get_id(sandbox));
     ck_assert_ptr_nonnull(strstr(sandbox_event_get_json(event), "init died"));
@@ -216,7 +216,7 @@ START_TEST(endpoint_f41)
     begin = box_now();
     for (int i = 0; i < 100; i++)
         ck_assert(ports_echoes(fd));
-    ck_assert_int_lt(box_now() - begin, 3000);
+    ck_assert_int_lt(box_now() - begin, sbtest_slowly(3000));
     /* and those that stand cost nothing */
     ck_assert_int_eq(ports_await_helpers(pids), 2);
     for (int p = 0; p < 2; p++)
@@ -298,7 +298,7 @@ START_TEST(endpoint_f42_last_word)
               &error);
     sandbox = box_start(host, spec);
     port = open_forward();
-    for (long until = box_now() + 10000; box_now() < until; usleep(20000)) { /* until it listens */
+    for (long until = box_now() + sbtest_slowly(10000); box_now() < until; usleep(20000)) { /* until it listens */
         fd = ports_connect(port);
         if (recv(fd, text, 2, MSG_WAITALL) == 2)
             break;

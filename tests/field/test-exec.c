@@ -90,7 +90,7 @@ START_TEST(exec_f01)
     ck_assert_int_eq(run.result.kind, SANDBOX_EXEC_EXITED);
     ck_assert_int_eq(run.result.code, 0);
     ck_assert_uint_eq(run.output.out_size, 0);
-    ck_assert_int_lt(box_now() - begun, 2000);
+    ck_assert_int_lt(box_now() - begun, sbtest_slowly(2000));
     box_clear(&run);
     box_run(sandbox, NULL, NULL, 0, &run, BOX_ARGV("readlink", "/proc/self/fd/0"));
     ck_assert_str_eq(run.output.out, "/dev/null\n");
@@ -176,7 +176,7 @@ START_TEST(exec_f05)
     close(in);
     ck_assert_int_eq(read(out, &byte, 1), 0);
     ck_assert_int_eq(end(exec, 5000).code, 0);
-    ck_assert_int_lt(box_now() - begun, 100);
+    ck_assert_int_lt(box_now() - begun, sbtest_slowly(100));
     close(out);
     sandbox_exec_unref(exec);
 }
@@ -236,7 +236,7 @@ START_TEST(exec_f07)
     options.timeout_ms = 10000;
     options.drain_ms = 300;
     sbtest_ok(sandbox_exec_communicate(exec, &options, &output, &result, &error), &error);
-    ck_assert_int_lt(box_now() - begun, 3000);
+    ck_assert_int_lt(box_now() - begun, sbtest_slowly(3000));
     ck_assert_int_eq(result.kind, SANDBOX_EXEC_EXITED);
     ck_assert_int_eq(result.code, 7);
     ck_assert_int_eq(result.pipe_held, 1);
@@ -320,7 +320,7 @@ START_TEST(exec_f09)
     /* it would answer SIGTERM with success */
     exec = begin(&options, BOX_ARGV("sh", "-c", "trap 'exit 0' TERM INT HUP; while :; do sleep 0.05; done"));
     result = end(exec, 10000);
-    ck_assert_int_lt(box_now() - begun, 3000);
+    ck_assert_int_lt(box_now() - begun, sbtest_slowly(3000));
     ck_assert_int_eq(result.kind, SANDBOX_EXEC_DEADLINE);
     ck_assert_int_eq(result.code, -1);
     ck_assert_int_eq(result.signal, SIGKILL);
@@ -348,7 +348,7 @@ START_TEST(exec_f12)
 
     sbtest_fails(sandbox_exec_wait(exec, 300, NULL, &error), SANDBOX_ETIMEDOUT, &error);
     ck_assert_int_ge(box_now() - begun, 295);
-    ck_assert_int_lt(box_now() - begun, 1500);
+    ck_assert_int_lt(box_now() - begun, sbtest_slowly(1500));
     ck_assert_int_eq(poll(&p, 1, 0), 0);
     sbtest_ok(sandbox_exec_kill(exec, SIGTERM, 0, &error), &error);
     ck_assert_int_eq(poll(&p, 1, 5000), 1);
@@ -372,7 +372,7 @@ START_TEST(exec_f13)
     sbtest_ok(sandbox_delete(sandbox, 10000, &error), &error);
     sbtest_fails(sandbox_exec(sandbox, BOX_ARGV("true"), NULL, &exec, &error), SANDBOX_ENOTFOUND, &error);
     sbtest_fails(sandbox_open(host, id, &again, &error), SANDBOX_ENOTFOUND, &error);
-    ck_assert_int_lt(box_now() - begun, 2000);
+    ck_assert_int_lt(box_now() - begun, sbtest_slowly(2000));
 }
 END_TEST
 

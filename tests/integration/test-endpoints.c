@@ -56,7 +56,7 @@ static struct sandbox_forward_status settled(struct sandbox_forward *forward)
 {
     struct sandbox_forward_status status = status_of(forward);
 
-    for (long until = box_now() + 10000; status.active && box_now() < until; status = status_of(forward))
+    for (long until = box_now() + sbtest_slowly(10000); status.active && box_now() < until; status = status_of(forward))
         usleep(1000);
     ck_assert_int_eq(status.active, 0);
     return status;
@@ -185,6 +185,8 @@ START_TEST(forward_to_nobody)
 
     for (int i = 0; i < 20; i++) {
         fd = ports_connect(port);
+        if (fd == -ECONNRESET) /* accepted and reset before this process was woken: connect tells what the first read would have */
+            continue;
         ck_assert_int_ge(fd, 0);
         ck_assert_int_eq(read(fd, &byte, 1), -1);
         ck_assert_int_eq(errno, ECONNRESET);
@@ -245,7 +247,7 @@ START_TEST(forward_helper_killed)
     ck_assert_int_eq(ports_await_helpers(pids), 2);
     ck_assert_int_eq(kill(pids[_i], SIGKILL), 0);
     ck_assert_int_le(read(fd, &byte, 1), 0);
-    for (long until = box_now() + 5000; ports_helpers(NULL, 0) && box_now() < until;) {
+    for (long until = box_now() + sbtest_slowly(5000); ports_helpers(NULL, 0) && box_now() < until;) {
         status = status_of(forward); /* looks after the dead, too */
         usleep(1000);
     }
@@ -279,8 +281,8 @@ START_TEST(forward_helper_stopped)
     kill(pids[1], SIGSTOP);
     begin = box_now();
     forward = sandbox_forward_close(forward);
-    ck_assert_int_lt(box_now() - begin, 6000);
-    for (long until = box_now() + 2000; ports_helpers(NULL, 0) && box_now() < until;)
+    ck_assert_int_lt(box_now() - begin, sbtest_slowly(6000));
+    for (long until = box_now() + sbtest_slowly(2000); ports_helpers(NULL, 0) && box_now() < until;)
         usleep(1000);
     ck_assert_int_eq(ports_helpers(NULL, 0), 0);
     ck_assert_int_eq(ports_connect(port), -ECONNREFUSED);
@@ -325,7 +327,7 @@ START_TEST(forward_owner_killed)
     waitpid(owner, NULL, 0);
     ck_assert_int_le(ports_drain(fd, NULL), 0);
     close(fd);
-    for (long until = box_now() + 2000; (fd = ports_connect(said[0])) >= 0 && box_now() < until; usleep(1000))
+    for (long until = box_now() + sbtest_slowly(2000); (fd = ports_connect(said[0])) >= 0 && box_now() < until; usleep(1000))
         close(fd);
     ck_assert_int_eq(fd, -ECONNREFUSED);
     kill(said[1], SIGKILL);
@@ -380,7 +382,7 @@ START_TEST(dial_deaf)
     ck_assert_int_eq(r, SANDBOX_ETIMEDOUT);
     ck_assert_int_eq(sandbox_error_get_retryable(error), 1);
     error = sandbox_error_unref(error);
-    ck_assert_int_lt(box_now() - begin, 5000);
+    ck_assert_int_lt(box_now() - begin, sbtest_slowly(5000));
     sbtest_fails(sandbox_dial(sandbox, PORT, 0, &fds[n], &error), SANDBOX_ETIMEDOUT, &error);
     while (n > 0)
         close(fds[--n]);

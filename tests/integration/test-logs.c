@@ -305,7 +305,7 @@ START_TEST(log_turns_under_its_reader)
     options.tail = 1;
     expected = box_now();
     expect_log(&options, "end\n[ended 1 0 0]");
-    ck_assert_int_lt(box_now() - expected, 800); /* its start has gone from the log: nothing waits for it to come */
+    ck_assert_int_lt(box_now() - expected, sbtest_slowly(800)); /* its start has gone from the log: nothing waits for it to come */
     options.tail = 3;
     expect_log(&options, "299999\n300000\nend\n[ended 1 0 0]");
     options.tail = 0;
@@ -556,7 +556,7 @@ START_TEST(journal_bounds)
     }
     sbtest_fails(r, SANDBOX_EBUSY, &error);
     ck_assert_int_eq(n, 64);
-    for (long until = box_now() + 10000; (r = sandbox_exec_log_open(first, NULL, &log, &error)) == 0 && box_now() < until; usleep(10000))
+    for (long until = box_now() + sbtest_slowly(10000); (r = sandbox_exec_log_open(first, NULL, &log, &error)) == 0 && box_now() < until; usleep(10000))
         log = sandbox_log_close(log); /* the keeper has not come to the last one yet */
     sbtest_fails(r, SANDBOX_ENOTFOUND, &error);
     sandbox_exec_unref(first);

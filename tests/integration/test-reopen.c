@@ -107,7 +107,7 @@ static void kill_init(struct sandbox *sandbox)
 
 static void wait_until(struct sandbox *sandbox, int state)
 {
-    long until = box_now() + 5000;
+    long until = box_now() + sbtest_slowly(5000);
 
     while (look(sandbox, NULL) != state) {
         while (waitpid(-1, NULL, WNOHANG | __WALL) > 0)
@@ -368,8 +368,10 @@ START_TEST(reopen_lock_holder)
     pid_t pid;
 
     sbtest_ok(sandbox_spec_set_lifetime(spec, SANDBOX_LIFETIME_DETACHED, &error), &error);
-    sbtest_ok(sandbox_spec_set_daemon(spec, BOX_ARGV("/bin/sh", "-c", "trap : TERM; while :; do sleep 0.1; done"), &error), &error);
+    sbtest_ok(sandbox_spec_set_daemon(spec, BOX_ARGV("/bin/sh", "-c", "trap : TERM; echo deaf; while :; do sleep 0.1; done"), &error),
+              &error);
     sandbox = box_start(host, spec);
+    sbtest_ok(sandbox_log_wait(sandbox, "deaf", 4, 0, sbtest_slowly(10000), NULL, &error), &error); /* else the stop would end it */
     pid = lock_holder(sandbox_get_id(sandbox));
     ck_assert_int_eq(look(sandbox, NULL), SANDBOX_STATE_RUNNING); /* who only looks needs no lock */
     /* at work: it is waited for as long as the caller says */
@@ -380,7 +382,7 @@ START_TEST(reopen_lock_holder)
     kill(pid, SIGSTOP);
     begun = box_now();
     ck_assert_int_eq(sandbox_delete(sandbox, -1, &error), SANDBOX_EBUSY);
-    ck_assert_int_lt(box_now() - begun, 8000);
+    ck_assert_int_lt(box_now() - begun, sbtest_slowly(8000));
     snprintf(who, sizeof who, "process %d, which is stopped", (int)pid);
     ck_assert_msg(strstr(sandbox_error_get_message(error), who) != NULL, "%s", sandbox_error_get_message(error));
     error = sandbox_error_unref(error);
@@ -389,7 +391,7 @@ START_TEST(reopen_lock_holder)
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
     begun = box_now();
     discard(sandbox);
-    ck_assert_int_lt(box_now() - begun, 3000);
+    ck_assert_int_lt(box_now() - begun, sbtest_slowly(3000));
 }
 END_TEST
 
@@ -423,7 +425,7 @@ START_TEST(reopen_folder_lock_holder)
     sbtest_ok(sandbox_spec_set_name(spec, "wanted", &error), &error);
     begun = box_now();
     ck_assert_int_eq(sandbox_create(host, spec, -1, &sandbox, &error), SANDBOX_EBUSY);
-    ck_assert_int_lt(box_now() - begun, 15000);
+    ck_assert_int_lt(box_now() - begun, sbtest_slowly(15000));
     snprintf(who, sizeof who, "process %d, which is stopped", (int)pid);
     ck_assert_msg(strstr(sandbox_error_get_message(error), who) != NULL, "%s", sandbox_error_get_message(error));
     error = sandbox_error_unref(error);

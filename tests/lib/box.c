@@ -103,7 +103,7 @@ struct sandbox_host *box_host(void)
     struct sandbox_error *error = NULL;
 
     options.state_root = box_root();
-    sbtest_ok(sandbox_host_open("local:", &options, 20000, &host, &error), &error);
+    sbtest_ok(sandbox_host_open("local:", &options, sbtest_slowly(20000), &host, &error), &error);
     return host;
 }
 
@@ -129,9 +129,9 @@ struct sandbox *box_start(struct sandbox_host *host, struct sandbox_spec *spec)
 
     if (!spec)
         spec = box_spec();
-    sbtest_ok(sandbox_create(host, spec, 20000, &sandbox, &error), &error);
+    sbtest_ok(sandbox_create(host, spec, sbtest_slowly(20000), &sandbox, &error), &error);
     sandbox_spec_unref(spec);
-    sbtest_ok(sandbox_start(sandbox, 20000, &error), &error);
+    sbtest_ok(sandbox_start(sandbox, sbtest_slowly(20000), &error), &error);
     return sandbox;
 }
 
@@ -171,7 +171,7 @@ void box_end(struct sandbox_host **host, struct sandbox **sandbox)
     struct sandbox_error *error = NULL;
 
     if (sandbox && *sandbox) {
-        sbtest_ok(sandbox_delete(*sandbox, 20000, &error), &error);
+        sbtest_ok(sandbox_delete(*sandbox, sbtest_slowly(20000), &error), &error);
         *sandbox = sandbox_unref(*sandbox);
     }
     remove_images(*host);
@@ -195,7 +195,7 @@ void box_run(struct sandbox *sandbox, const struct sandbox_exec_options *options
     sbtest_ok(sandbox_exec(sandbox, argv, &with, &exec, &error), &error);
     communicate.input = input;
     communicate.input_size = input_size;
-    communicate.timeout_ms = 25000;
+    communicate.timeout_ms = sbtest_slowly(25000);
     sbtest_ok(sandbox_exec_communicate(exec, &communicate, &ret->output, &ret->result, &error), &error);
     sandbox_exec_unref(exec);
 }
@@ -303,7 +303,7 @@ void box_busybox(struct sandbox_host *host)
 
     snprintf(path, sizeof path, "%s/rootfs.tar", environment("SBTEST_IMAGES"));
     options.name = "busybox";
-    sbtest_ok(sandbox_image_import(host, path, &options, 25000, &image, &error), &error);
+    sbtest_ok(sandbox_image_import(host, path, &options, sbtest_slowly(25000), &image, &error), &error);
     sandbox_image_unref(image);
 }
 

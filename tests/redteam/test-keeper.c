@@ -118,7 +118,7 @@ static void expect_state(int state, const char *cause)
 {
     struct sandbox_info *info = NULL;
 
-    for (long until = box_now() + 5000;; usleep(10000)) { /* an init that was told to end is not gone yet */
+    for (long until = box_now() + sbtest_slowly(5000);; usleep(10000)) { /* an init that was told to end is not gone yet */
         sbtest_ok(sandbox_inspect(sandbox, &info, &error), &error);
         if (sandbox_info_get_state(info) == state || box_now() > until)
             break;
@@ -182,7 +182,7 @@ START_TEST(keeper_is_killed)
     sbtest_ok(sandbox_wait(sandbox, 10000, &result, &error), &error);
     ck_assert_int_eq(result.kind, SANDBOX_EXEC_LOST);
     sbtest_fails(sandbox_log_wait(sandbox, "x", 1, 0, 10000, NULL, &error), SANDBOX_ENOTRUNNING, &error);
-    ck_assert_int_lt(box_now() - begun, 5000);
+    ck_assert_int_lt(box_now() - begun, sbtest_slowly(5000));
     while (waitpid(-1, NULL, WNOHANG | __WALL) > 0)
         ;
     expect_state(SANDBOX_STATE_FAILED, "its keeper was killed");
@@ -220,7 +220,7 @@ START_TEST(keeper_is_stopped)
         sandbox_exec_unref(exec);
     }
     ck_assert_int_eq(box_code(sandbox, NULL, "touch /tmp/go; sleep 1; [ ! -e /tmp/written ]"), 0); /* back-pressure, and no more than that */
-    ck_assert_int_lt(box_now() - begun, 60000);
+    ck_assert_int_lt(box_now() - begun, sbtest_slowly(60000));
     ck_assert_int_eq(kill(keeper, SIGCONT), 0);
     ck_assert_int_eq(box_code(sandbox, NULL, "until [ -e /tmp/written ]; do sleep .05; done"), 0);
     sbtest_ok(sandbox_stop(sandbox, 0, 10000, &error), &error);
@@ -252,11 +252,11 @@ START_TEST(keeper_is_stopped_for_good)
             expect_end(exec, SANDBOX_EXEC_EXITED, 0);
         exec = sandbox_exec_unref(exec);
     }
-    ck_assert_int_lt(box_now() - begun, 60000);
+    ck_assert_int_lt(box_now() - begun, sbtest_slowly(60000));
     sbtest_fails(r, SANDBOX_EBUSY, &error);
     begun = box_now();
     sbtest_ok(sandbox_stop(sandbox, 100, 10000, &error), &error);
-    ck_assert_int_lt(box_now() - begun, 8000);
+    ck_assert_int_lt(box_now() - begun, sbtest_slowly(8000));
     expect_state(SANDBOX_STATE_STOPPED, "stopped");
 }
 END_TEST
@@ -280,10 +280,10 @@ START_TEST(init_is_stopped)
     begun = box_now();
     while ((r = sandbox_log_read(log, 0, &record, &error)) == 1)
         ;
-    ck_assert_int_lt(box_now() - begun, 500);
+    ck_assert_int_lt(box_now() - begun, sbtest_slowly(500));
     sbtest_fails(r, SANDBOX_ETIMEDOUT, &error);
     sbtest_fails(sandbox_log_read(log, 200, &record, &error), SANDBOX_ETIMEDOUT, &error);
-    ck_assert_int_lt(box_now() - begun, 1500);
+    ck_assert_int_lt(box_now() - begun, sbtest_slowly(1500));
     ck_assert_int_eq(kill(init, SIGCONT), 0);
     sbtest_ok(sandbox_log_read(log, 5000, &record, &error), &error); /* the end */
     sandbox_log_close(log);
@@ -446,7 +446,7 @@ static pid_t trace(pid_t victim, const char *inject)
         execl("/usr/bin/strace", "strace", "-qq", "-o", "/dev/null", "-e", inject, "-p", pid, (char *)NULL);
         _exit(125);
     }
-    for (long until = box_now() + 5000; box_now() < until; usleep(2000)) {
+    for (long until = box_now() + sbtest_slowly(5000); box_now() < until; usleep(2000)) {
         char *status = read_status(pid), *by = status ? box_finding(status, "TracerPid") : NULL;
         int done = !status || (by && atoi(by + strspn(by, "\t ")) != 0);
 

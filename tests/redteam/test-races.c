@@ -132,7 +132,7 @@ static int naive_writer_is_caught(void)
         execl("/bin/sh", "sh", "-c", script, (char *)NULL);
         _exit(127);
     }
-    for (long until = box_now() + 15000; !caught && box_now() < until;) {
+    for (long until = box_now() + sbtest_slowly(15000); !caught && box_now() < until;) {
         int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
 
         if (fd >= 0)
@@ -157,7 +157,7 @@ START_TEST(redteam_a08)
     free(box_sh(sandbox, "0:0", "mkdir -m 0777 -p /race"));
     snprintf(script, sizeof script, SWAP("/race", "%s"), outside);
     sbtest_ok(sandbox_exec(sandbox, BOX_ARGV("/bin/sh", "-c", script), NULL, &exec, &error), &error);
-    for (long until = box_now() + 4000; box_now() < until;) {
+    for (long until = box_now() + sbtest_slowly(4000); box_now() < until;) {
         char *data = NULL;
         size_t size = 0;
 
