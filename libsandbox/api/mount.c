@@ -159,19 +159,26 @@ int sandbox_mount_diff(struct sandbox *sandbox, const char *target, const struct
     return sb_leave(r, &failure, error, "diff", sandbox ? sandbox->host : NULL);
 }
 
+typedef int begin_fn(struct sb_driver *driver, const char *id, const char *target, struct sb_op **ret_op, struct sandbox_error **error);
+
+/* What needs no more than a target. `slot` is the driver's, NULL where it has none. */
+static int begin(struct sandbox *sandbox, const char *target, begin_fn *slot, const char *name, struct sandbox_op **ret_op,
+                 struct sandbox_error **error)
+{
+    struct sb_op *op;
+    int r;
+
+    if (!slot)
+        return sb_fail_slot(error, sandbox->host, name, NULL);
+    r = slot(sandbox->host->driver, sandbox->id, target, &op, error);
+    return r ? r : sb_op_new(op, sandbox->host, NULL, name, sandbox->host->driver->ops->name, ret_op, error);
+}
+
 static int usage_begin(struct sandbox *sandbox, const char *target, struct sandbox_op **ret_op, struct sandbox_error **error)
 {
-    const struct sb_driver_ops *ops;
-    struct sb_op *op;
     int r = check(sandbox, target, ret_op, "ret_op", error);
 
-    if (r)
-        return r;
-    ops = sandbox->host->driver->ops;
-    if (!ops->mount_usage)
-        return sb_fail_slot(error, sandbox->host, "mount usage", NULL);
-    r = ops->mount_usage(sandbox->host->driver, sandbox->id, target, &op, error);
-    return r ? r : sb_op_new(op, sandbox->host, NULL, "usage", ops->name, ret_op, error);
+    return r ? r : begin(sandbox, target, sandbox->host->driver->ops->mount_usage, "usage", ret_op, error);
 }
 
 int sandbox_mount_usage_begin(struct sandbox *sandbox, const char *target, struct sandbox_op **ret_op, struct sandbox_error **error)
@@ -200,17 +207,9 @@ int sandbox_mount_usage(struct sandbox *sandbox, const char *target, int64_t tim
 
 static int reset_begin(struct sandbox *sandbox, const char *target, struct sandbox_op **ret_op, struct sandbox_error **error)
 {
-    const struct sb_driver_ops *ops;
-    struct sb_op *op;
     int r = check(sandbox, target, ret_op, "ret_op", error);
 
-    if (r)
-        return r;
-    ops = sandbox->host->driver->ops;
-    if (!ops->mount_reset)
-        return sb_fail_slot(error, sandbox->host, "mount reset", NULL);
-    r = ops->mount_reset(sandbox->host->driver, sandbox->id, target, &op, error);
-    return r ? r : sb_op_new(op, sandbox->host, NULL, "reset", ops->name, ret_op, error);
+    return r ? r : begin(sandbox, target, sandbox->host->driver->ops->mount_reset, "reset", ret_op, error);
 }
 
 int sandbox_mount_reset_begin(struct sandbox *sandbox, const char *target, struct sandbox_op **ret_op, struct sandbox_error **error)
