@@ -114,13 +114,13 @@ START_TEST(endpoint_f40)
         if (i == 0) { /* what the first one makes stays: the link to init */
             await_active(0);
             for (int p = 0; p < 2; p++)
-                before[p] = ports_descriptors(pids[p]);
+                before[p] = ports_settled_descriptors(pids[p]);
             before[2] = ports_descriptors(getpid());
         }
     }
     await_active(0);
     for (int p = 0; p < 2; p++)
-        after[p] = ports_descriptors(pids[p]);
+        after[p] = ports_settled_descriptors(pids[p]);
     after[2] = ports_descriptors(getpid());
     for (int p = 0; p < 3; p++)
         ck_assert_int_eq(before[p], after[p]);

@@ -175,15 +175,24 @@ int ports_await_helpers(pid_t pids[2])
     return n;
 }
 
+/* What stands in /proc/PID/stat from the state on; free() what *ret_text is. */
+static const char *stat_of(pid_t pid, char **ret_text)
+{
+    char path[64], *end;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    *ret_text = box_read(path);
+    end = strrchr(*ret_text, ')');
+    ck_assert(end && end[1] == ' ');
+    return end + 2;
+}
+
 long ports_cpu_ms(pid_t pid)
 {
     unsigned long user = 0, system = 0;
-    char path[64], *text, *end;
+    char *text;
 
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    text = box_read(path);
-    end = strrchr(text, ')');
-    ck_assert(end && sscanf(end, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) == 2);
+    ck_assert_int_eq(sscanf(stat_of(pid, &text), "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system), 2);
     free(text);
     return (long)(user + system) * 1000 / sysconf(_SC_CLK_TCK);
 }
@@ -208,4 +217,17 @@ int ports_descriptors(pid_t pid)
 
     snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
     return box_entries(path);
+}
+
+int ports_settled_descriptors(pid_t pid)
+{
+    for (long until = box_now() + sbtest_slowly(10000);; usleep(1000)) {
+        char *text;
+        int waits = *stat_of(pid, &text) == 'S';
+
+        free(text);
+        if (waits)
+            return ports_descriptors(pid);
+        ck_assert_int_lt(box_now(), until);
+    }
 }

@@ -30,6 +30,8 @@ int ports_helpers(pid_t *pids, int max);
 int ports_await_helpers(pid_t pids[2]);
 /* Open descriptors of a process, -1: it can't be looked at. */
 int ports_descriptors(pid_t pid);
+/* Of a forward's process, once it waits for something to do: the dialer has handed a connection out before it closes its own descriptor of it. */
+int ports_settled_descriptors(pid_t pid);
 /* Processor time in ms, and resident memory in KiB. */
 long ports_cpu_ms(pid_t pid);
 long ports_rss_kib(pid_t pid);
