@@ -293,7 +293,7 @@ START_TEST(endpoint_f42_last_word)
     sbtest_ok(sandbox_spec_set_daemon(spec,
                                       BOX_ARGV("/usr/bin/perl", "-e",
                                                "use IO::Socket::INET; $l = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1', LocalPort => 7002);"
-                                               "$c = $l->accept; print $c 'hi'; $SIG{TERM} = sub { print $c 'bye'; close $c; exit 0 }; sleep 1 while 1"),
+                                               "$c = $l->accept; $SIG{TERM} = sub { print $c 'bye'; close $c; exit 0 }; print $c 'hi'; sleep 1 while 1"),
                                       &error),
               &error);
     sandbox = box_start(host, spec);
