@@ -9,6 +9,8 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { ABOVE = 32, MOST = 31 };
@@ -63,4 +65,35 @@ close_high:
     while (n > 0)
         sb_close(high[--n]);
     return -r;
+}
+
+/* Only while it is our child: a host program that ignores SIGCHLD, or waits for everything, may have let its number go. */
+static void end_child(pid_t pid)
+{
+    siginfo_t info = { 0 };
+
+    if (SB_RETRY(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL)) < 0)
+        return;
+    if (!info.si_pid)
+        kill(pid, SIGKILL);
+    SB_RETRY(waitpid(pid, NULL, __WALL));
+}
+
+int sb_spawn_watched(int exe, char *const argv[], const struct sb_spawn_fd *fds, size_t n_fds, pid_t *ret_pid, int *ret_pidfd)
+{
+    pid_t pid;
+    int r = sb_spawn(exe, argv, fds, n_fds, &pid), pidfd;
+
+    if (r)
+        return r;
+    pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (pidfd < 0) {
+        r = -errno;
+        end_child(pid);
+        return r;
+    }
+    if (ret_pid)
+        *ret_pid = pid;
+    *ret_pidfd = pidfd;
+    return 0;
 }

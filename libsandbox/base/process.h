@@ -16,5 +16,8 @@ struct sb_spawn_fd {
 /* Executes the program that `exe` is (a descriptor: opened file or sealed memfd) with argv and an empty environment, default
  * signals, an empty signal mask and a session of its own. 0 or -errno; -ENOEXEC, -EACCES tell that it can't be executed. */
 int sb_spawn(int exe, char *const argv[], const struct sb_spawn_fd *fds, size_t n_fds, pid_t *ret_pid);
+/* The same, with a pidfd; ret_pid may be NULL. Where that can't be had the process is killed and waited for. -ESRCH: it has ended, and the host program
+ * has taken its end away. */
+int sb_spawn_watched(int exe, char *const argv[], const struct sb_spawn_fd *fds, size_t n_fds, pid_t *ret_pid, int *ret_pidfd);
 
 #endif

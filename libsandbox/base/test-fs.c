@@ -8,10 +8,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -264,6 +269,37 @@ START_TEST(what_is_no_program_is_told)
 }
 END_TEST
 
+/* Without a pidfd the process is not left to itself. */
+START_TEST(what_can_t_be_watched_is_ended)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EMFILE),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = { SB_ELEMENTS(code), code };
+    SB_CLOSE int exe = open("/bin/sleep", O_RDONLY | O_CLOEXEC);
+    char *const argv[] = { (char *)"sleep", (char *)"1000", NULL };
+    int pidfd = -1;
+    pid_t pid = -1;
+
+    ck_assert_int_eq(sb_spawn_watched(exe, argv, NULL, 0, &pid, &pidfd), 0);
+    ck_assert_int_gt(pid, 0);
+    ck_assert_int_eq((int)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0), 0);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    close(pidfd);
+    ck_assert_int_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    ck_assert_int_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+    ck_assert_int_eq(sb_spawn_watched(exe, argv, NULL, 0, NULL, &pidfd), -EMFILE);
+    ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
+    ck_assert_int_eq(errno, ECHILD);
+    signal(SIGCHLD, SIG_IGN); /* as a host program may */
+    ck_assert_int_eq(sb_spawn_watched(exe, argv, NULL, 0, NULL, &pidfd), -EMFILE);
+    ck_assert_int_eq(waitpid(-1, NULL, WNOHANG), -1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("base-fs");
@@ -283,6 +319,7 @@ int main(void)
     tcase_add_test(tc, programs_start_clean);
     tcase_add_test(tc, descriptors_may_cross);
     tcase_add_test(tc, what_is_no_program_is_told);
+    tcase_add_test(tc, what_can_t_be_watched_is_ended);
     suite_add_tcase(suite, tc);
     return sbtest_main(suite);
 }

@@ -176,7 +176,6 @@ static int spawn(struct local_forward *f, int port, int listener, int folder, in
     SB_CLOSE int owner = (int)syscall(SYS_pidfd_open, getpid(), 0), theirs = -1;
     struct sb_spawn_fd map[SB_FORWARD_FD_END];
     int program, pair[2], r;
-    pid_t pid;
 
     if (owner < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return sb_fail_errno(error, errno, "forward", "the helper can't be prepared");
@@ -193,11 +192,8 @@ static int spawn(struct local_forward *f, int port, int listener, int folder, in
     map[SB_FORWARD_FD_OWNER].from = owner;
     map[SB_FORWARD_FD_FOLDER].from = folder;
     map[SB_FORWARD_FD_PAGE].from = page;
-    r = sb_spawn(program, argv, map, SB_FORWARD_FD_END, &pid);
-    if (r)
-        return sb_fail_errno(error, -r, "forward", "the helper can't be started");
-    f->pidfd = (int)syscall(SYS_pidfd_open, pid, 0); /* it lives as long as we hold its control socket */
-    return f->pidfd < 0 ? sb_fail_errno(error, errno, "forward", "the helper can't be watched") : 0;
+    r = sb_spawn_watched(program, argv, map, SB_FORWARD_FD_END, NULL, &f->pidfd);
+    return r ? sb_fail_errno(error, -r, "forward", "the helper can't be started") : 0;
 }
 
 static int await_ready(const struct local_forward *f, struct sandbox_error **error)

@@ -172,7 +172,6 @@ static int spawn(struct sb_helper *helper, int exe, const int fds[3], struct san
     SB_CLOSE int theirs = -1;
     int pair[2], r;
     size_t n = 0;
-    pid_t pid;
 
     if (null < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return sb_fail_errno(error, errno, "unpack", "preparing the unpack helper");
@@ -184,13 +183,11 @@ static int spawn(struct sb_helper *helper, int exe, const int fds[3], struct san
     for (size_t i = 0; i < 3; i++)
         if (fds[i] >= 0)
             map[n++] = (struct sb_spawn_fd){ fds[i], numbers[i] };
-    r = sb_spawn(exe, argv, map, n, &pid);
+    r = sb_spawn_watched(exe, argv, map, n, NULL, &helper->pidfd);
     if (r)
         return sb_fail(error, SB_ARGS(sb_code_from_errno(-r), .sys_errno = -r, .phase = "unpack",
                                       .hint = r == -EACCES || r == -EPERM ? "install the library's programs, or allow vm.memfd_noexec=0" : NULL),
                        "starting the unpack helper: %s", strerrordesc_np(-r));
-    /* it waits for its plan, so it is still that process */
-    helper->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     return 0;
 }
 

@@ -147,17 +147,10 @@ static int start_program(struct sb_engine *engine, struct sb_launch *launch, con
         map[SB_FD_OWNER].from = e->owner;
     *ret_report = -1;
     r = sb_scopes_named(json_object_get(record->json, "cgroups"))
-            ? sb_scope_spawn(engine, record->id, program, launch->kept ? kept : plain, map, ret_report, &pid)
-            : sb_spawn(program, launch->kept ? kept : plain, map, SB_FD_STAGE_END, &pid);
+            ? sb_scope_spawn(engine, record->id, program, launch->kept ? kept : plain, map, ret_report, &pid, &launch->stage)
+            : sb_spawn_watched(program, launch->kept ? kept : plain, map, SB_FD_STAGE_END, &pid, &launch->stage);
     if (r)
         return sb_fail_errno(error, -r, "stage", "the agent program can't be started");
-    launch->stage = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (launch->stage < 0) {
-        r = sb_fail_errno(error, errno, "stage", "the stage can't be watched");
-        launch->control = sb_close(launch->control); /* so it ends */
-        SB_RETRY(waitpid(pid, NULL, __WALL));
-        return r;
-    }
     if (launch->kept && (r = sb_identity_read(pid, engine->self.boot, &launch->keeper)))
         return sb_fail_errno(error, -r, "stage", "the keeper can't be identified");
     return 0;

@@ -195,7 +195,6 @@ static int start(struct sb_engine *engine, const struct sb_look_job *job, int ou
     char name[] = "sandbox-agent", mode[] = "layer", text[SB_ELEMENTS(numbers)][24], *argv[12] = { name, mode, (char *)job->job };
     struct sb_spawn_fd fds[SB_LAYER_FD_END];
     int program, r, n = 3;
-    pid_t pid;
 
     for (size_t i = 0; i < SB_ELEMENTS(numbers); i++) {
         snprintf(text[i], sizeof text[i], "%llu", (unsigned long long)numbers[i]);
@@ -214,11 +213,8 @@ static int start(struct sb_engine *engine, const struct sb_look_job *job, int ou
     r = sb_engine_program(engine, "sandbox-agent", &program, error);
     if (r)
         return r;
-    r = sb_spawn(program, argv, fds, SB_LAYER_FD_END, &pid);
-    if (r)
-        return sb_fail_errno(error, -r, "layer", "the agent program can't be started");
-    *ret_pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    return *ret_pidfd < 0 ? sb_fail_errno(error, errno, "layer", "the helper can't be watched") : 0;
+    r = sb_spawn_watched(program, argv, fds, SB_LAYER_FD_END, NULL, ret_pidfd);
+    return r ? sb_fail_errno(error, -r, "layer", "the agent program can't be started") : 0;
 }
 
 int sb_look_begin(struct sb_engine *engine, const struct sb_look_job *job, struct sb_op **ret_op, struct sandbox_error **error)

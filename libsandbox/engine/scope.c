@@ -106,7 +106,7 @@ int sb_scopes_named(const json_t *folders)
 }
 
 int sb_scope_spawn(struct sb_engine *engine, const char *id, int agent, char *const agent_argv[], const struct sb_spawn_fd *fds,
-                   int *ret_report, pid_t *ret_pid)
+                   int *ret_report, pid_t *ret_pid, int *ret_pidfd)
 {
     char bus[96] = "unix:path=", unit[SB_ID_SIZE + 32];
     struct sb_spawn_fd map[SB_SCOPE_FD_END];
@@ -126,7 +126,7 @@ int sb_scope_spawn(struct sb_engine *engine, const char *id, int agent, char *co
     memcpy(map, fds, SB_FD_STAGE_END * sizeof *fds);
     map[SB_SCOPE_FD_AGENT] = (struct sb_spawn_fd){ .from = agent, .to = SB_SCOPE_FD_AGENT };
     map[SB_SCOPE_FD_REPORT] = (struct sb_spawn_fd){ .from = pipes[1], .to = SB_SCOPE_FD_REPORT };
-    r = sb_spawn(program, argv, map, SB_SCOPE_FD_END, ret_pid);
+    r = sb_spawn_watched(program, argv, map, SB_SCOPE_FD_END, ret_pid, ret_pidfd);
     sb_close(pipes[1]);
     if (r) {
         sb_close(pipes[0]);

@@ -16,10 +16,10 @@ int sb_scopes_detect(struct sb_engine *engine);
 int sb_scopes_usable(const struct sb_cgroups *cgroups);
 /* Whether a record's folders are in a scope. */
 int sb_scopes_named(const json_t *folders);
-/* Starts the agent program (SB_FD_STAGE_END descriptors) as sb_spawn() does, in a new scope of the sandbox. The report's descriptor is the
+/* Starts the agent program (SB_FD_STAGE_END descriptors) as sb_spawn_watched() does, in a new scope of the sandbox. The report's descriptor is the
  * caller's. 0 or -errno. */
 int sb_scope_spawn(struct sb_engine *engine, const char *id, int agent, char *const agent_argv[], const struct sb_spawn_fd *fds,
-                   int *ret_report, pid_t *ret_pid);
+                   int *ret_report, pid_t *ret_pid, int *ret_pidfd);
 /* Waits (bounded) until the program is in its scope. EUNSUPPORTED: it won't be, and has ended or must be ended. */
 int sb_scope_await(struct sb_cgroups *cgroups, const char *id, int report, struct sandbox_error **error);
 /* Waits (bounded) until systemd has taken the scope away that a box was in, whose processes have ended. */

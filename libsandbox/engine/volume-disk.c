@@ -65,7 +65,6 @@ static int run_mkfs(struct sb_engine *engine, const char *name, char *const argv
     struct sb_spawn_fd fds[] = { { engine->null, 0 }, { output, 1 }, { output, 2 } };
     siginfo_t info = { 0 };
     char words[200];
-    pid_t pid;
     int r;
 
     if (exe < 0)
@@ -75,12 +74,11 @@ static int run_mkfs(struct sb_engine *engine, const char *name, char *const argv
                        "this machine has no %s", name);
     if (output < 0)
         return sb_fail_errno(error, errno, "mkfs", "no memory for the output of %s", name);
-    r = sb_spawn(exe, argv, fds, SB_ELEMENTS(fds), &pid);
+    r = sb_spawn_watched(exe, argv, fds, SB_ELEMENTS(fds), NULL, &pidfd);
+    if (r == -ESRCH) /* how it ended is nobody's to know: a mount will tell */
+        return 0;
     if (r)
         return sb_fail_errno(error, -r, "mkfs", "%s can't be started", name);
-    pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (pidfd < 0)
-        return sb_fail_errno(error, errno, "mkfs", "%s can't be watched", name);
     if (SB_RETRY(poll(&(struct pollfd){ .fd = pidfd, .events = POLLIN }, 1, MKFS_MS)) != 1) {
         syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
         sb_children_add(engine, pidfd);
