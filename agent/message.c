@@ -48,7 +48,7 @@ ssize_t ag_receive(int socket, void *data, size_t size, int fds[4], size_t *ret_
     struct msghdr msg = {
         .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space
     };
-    ssize_t n = SB_RETRY(recvmsg(socket, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT));
+    ssize_t n = sb_recvmsg(socket, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 
     *ret_n_fds = 0;
     if (n < 0)

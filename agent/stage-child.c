@@ -308,7 +308,7 @@ static void wait_commit(void)
     if (send(SB_FD_CONTROL, &message, sizeof message, MSG_NOSIGNAL) != (ssize_t)sizeof message)
         _exit(1);
     /* the library has recorded who we are before it commits: should it die first, so do we */
-    if (SB_RETRY(recv(SB_FD_CONTROL, &message, sizeof message, 0)) != (ssize_t)sizeof message ||
+    if (sb_recv(SB_FD_CONTROL, &message, sizeof message, 0) != (ssize_t)sizeof message ||
         message.type != SB_CONTROL_COMMIT)
         _exit(1);
     close(SB_FD_CONTROL);

@@ -68,7 +68,7 @@ static int string_ends(const char *text, size_t size)
 static void receive_plan(struct helper *helper)
 {
     struct sb_unpack_plan *plan = &helper->plan;
-    ssize_t n = SB_RETRY(recv(SB_UNPACK_FD_SOCKET, plan, sizeof *plan, MSG_TRUNC));
+    ssize_t n = sb_recv(SB_UNPACK_FD_SOCKET, plan, sizeof *plan, MSG_TRUNC);
 
     if (n <= 0)
         _exit(2);

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,6 +18,25 @@ int sb_close(int fd)
         close(fd);
     errno = saved;
     return -1;
+}
+
+ssize_t sb_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+    const struct msghdr asked = *msg;
+    ssize_t n = SB_RETRY(recvmsg(fd, msg, flags));
+
+    if (n)
+        return n;
+    *msg = asked;
+    return SB_RETRY(recvmsg(fd, msg, flags));
+}
+
+ssize_t sb_recv(int fd, void *data, size_t size, int flags)
+{
+    struct iovec iov = { data, size };
+    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+    return sb_recvmsg(fd, &msg, flags);
 }
 
 int64_t sb_now_us(void)

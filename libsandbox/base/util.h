@@ -6,6 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/types.h>
+
+struct msghdr;
 
 #define SB_ID_SIZE 65 /* SANDBOX_ID_LENGTH and its NUL */
 
@@ -25,6 +28,12 @@ static inline void sb_cleanup_closep(int *fd)
 #define SB_TAKE_FD(fd) ({ int sb_taken_ = (fd); (fd) = -1; sb_taken_; })
 #define SB_ELEMENTS(a) (sizeof(a) / sizeof((a)[0]))
 #define SB_RETRY(expression) ({ long sb_r_; do sb_r_ = (expression); while (sb_r_ == -1 && errno == EINTR); sb_r_; })
+
+/* recv(2) and recvmsg(2) on a SOCK_SEQPACKET socket, without EINTR. The kernel may say "end" although there is a message: it looks at the queue,
+ * then at whether the peer has shut down, and who sends and closes between the two looks is heard only by who asks again. An empty message,
+ * which none of our protocols has, is passed over. */
+ssize_t sb_recv(int fd, void *data, size_t size, int flags);
+ssize_t sb_recvmsg(int fd, struct msghdr *msg, int flags);
 
 /* CLOCK_MONOTONIC in milliseconds and in microseconds. */
 int64_t sb_now_ms(void);

@@ -160,7 +160,7 @@ static void drain(struct watch *w, struct box *b)
             struct sb_watch_event event;
             char room[512];
         } message;
-        ssize_t n = SB_RETRY(recv(b->link, &message, sizeof message, MSG_DONTWAIT));
+        ssize_t n = sb_recv(b->link, &message, sizeof message, MSG_DONTWAIT);
 
         if (n < 0 && errno == EAGAIN)
             return;

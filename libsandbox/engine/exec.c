@@ -44,7 +44,7 @@ static int collect(struct sb_exec *exec, struct sandbox_exec_result *ret_result,
     pthread_mutex_lock(&x->lock);
     if (!x->ended) {
         /* looked at, not taken: the message keeps the descriptor readable for everybody who polls it */
-        ssize_t n = SB_RETRY(recv(exec->fd, &reply, sizeof reply, MSG_DONTWAIT | MSG_PEEK));
+        ssize_t n = sb_recv(exec->fd, &reply, sizeof reply, MSG_DONTWAIT | MSG_PEEK);
 
         if (n < 0 && errno == EAGAIN)
             r = 1;

@@ -129,7 +129,7 @@ static int check_record(struct sb_files *files, size_t size, struct sandbox_erro
 static int look_at_init(struct sb_files *files, struct sandbox_error **error)
 {
     struct sb_reply reply;
-    ssize_t n = SB_RETRY(recv(files->link, &reply, sizeof reply, MSG_DONTWAIT));
+    ssize_t n = sb_recv(files->link, &reply, sizeof reply, MSG_DONTWAIT);
 
     if (n < 0 && errno == EAGAIN)
         return 1;
@@ -149,7 +149,7 @@ static int look_at_init(struct sb_files *files, struct sandbox_error **error)
 int sb_files_next(struct sb_files *files, struct sandbox_error **error)
 {
     int was_ended = files->ended, r;
-    ssize_t n = SB_RETRY(recv(files->channel, &files->record, sizeof files->record, MSG_DONTWAIT | MSG_TRUNC));
+    ssize_t n = sb_recv(files->channel, &files->record, sizeof files->record, MSG_DONTWAIT | MSG_TRUNC);
 
     if (n > (ssize_t)sizeof files->record)
         return broken(error);

@@ -205,7 +205,7 @@ static int await_ready(const struct local_forward *f, struct sandbox_error **err
         return sb_fail(error, SB_ARGS(SANDBOX_ETIMEDOUT, .sys_errno = ETIMEDOUT, .phase = "forward"), "the helper did not begin in time");
     if (p[1].revents)
         return sb_fail(error, SB_ARGS(SANDBOX_ECLOSED, .phase = "forward"), "the host handle was closed");
-    if (SB_RETRY(recv(f->control, &byte, 1, MSG_DONTWAIT)) != 1)
+    if (sb_recv(f->control, &byte, 1, MSG_DONTWAIT) != 1)
         return sb_fail(error, SB_ARGS(SANDBOX_EIO, .phase = "forward"), "the helper ended early: it was killed, or this kernel refuses its filter");
     return 0;
 }

@@ -222,7 +222,7 @@ static int receive(struct sb_helper *helper, struct sandbox_error **error)
     if (!packet)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .retryable = 1), "reading the unpack helper's records: out of memory");
     for (int i = 0; i < PACKETS_A_STEP; i++) {
-        ssize_t n = SB_RETRY(recv(helper->socket, packet, SB_UNPACK_PACKET_MAX, MSG_DONTWAIT | MSG_TRUNC));
+        ssize_t n = sb_recv(helper->socket, packet, SB_UNPACK_PACKET_MAX, MSG_DONTWAIT | MSG_TRUNC);
         int r;
 
         if (n < 0 && errno == EAGAIN)

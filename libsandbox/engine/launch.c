@@ -341,7 +341,7 @@ static int receive(struct sb_launch *launch, struct sb_control *message, int *re
     struct msghdr msg = {
         .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space
     };
-    ssize_t n = SB_RETRY(recvmsg(launch->control, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT));
+    ssize_t n = sb_recvmsg(launch->control, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 
     *ret_fd = -1;
     if (n < 0)

@@ -84,7 +84,7 @@ static int open_init(struct change *c)
     if (fd < 0)
         return -errno;
     /* still connected now: so it lived when the pidfd was taken, and the pid was its own */
-    if (recv(link, &(char){ 0 }, 1, MSG_DONTWAIT | MSG_PEEK) == 0) {
+    if (sb_recv(link, &(char){ 0 }, 1, MSG_DONTWAIT | MSG_PEEK) == 0) {
         sb_close(fd);
         return -ESRCH;
     }

@@ -145,7 +145,7 @@ int sb_link_await(int fd, int close_fd, int64_t timeout_ms, struct sb_reply *ret
             .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space
         };
         struct pollfd p[] = { { .fd = fd, .events = POLLIN }, { .fd = close_fd, .events = POLLIN } };
-        ssize_t n = SB_RETRY(recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT));
+        ssize_t n = sb_recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 
         if (n < 0 && errno == EAGAIN) {
             if (SB_RETRY(poll(p, 2, sb_left_ms(until))) > 0 && p[1].revents)

@@ -102,7 +102,7 @@ static void await_end(struct sb_transfer *t)
     struct pollfd p = { .fd = t->timer, .events = POLLIN };
     ssize_t n;
 
-    while ((n = SB_RETRY(recv(t->files.channel, &t->files.record, sizeof t->files.record, MSG_DONTWAIT))) > 0)
+    while ((n = sb_recv(t->files.channel, &t->files.record, sizeof t->files.record, MSG_DONTWAIT)) > 0)
         continue;
     if ((n < 0 && errno == EAGAIN) && t->timer >= 0 && poll(&p, 1, 0) == 0)
         return;
