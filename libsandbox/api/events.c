@@ -25,7 +25,10 @@ static const char *const types[] = {
     [SANDBOX_EVENT_DAEMON_EXITED] = "daemon-exited", [SANDBOX_EVENT_EXEC_STARTED] = "exec-started",
     [SANDBOX_EVENT_EXEC_EXITED] = "exec-exited",   [SANDBOX_EVENT_STOPPED] = "stopped",
     [SANDBOX_EVENT_FAILED] = "failed",             [SANDBOX_EVENT_DELETED] = "deleted",
-    [SANDBOX_EVENT_OVERRUN] = "overrun",
+    [SANDBOX_EVENT_OVERRUN] = "overrun",           [SANDBOX_EVENT_PAUSED] = "paused",
+    [SANDBOX_EVENT_RESUMED] = "resumed",           [SANDBOX_EVENT_RESTARTED] = "restarted",
+    [SANDBOX_EVENT_HEALTH] = "health",             [SANDBOX_EVENT_TTL] = "ttl",
+    [SANDBOX_EVENT_IDLE] = "idle",
 };
 
 static int check_options(const struct sandbox_events_options *o, struct sandbox_error **error)

@@ -59,6 +59,8 @@ int sb_fail_closed(struct sandbox_error **error);
 int sb_fail_slot(struct sandbox_error **error, const struct sandbox_host *host, const char *call, const char *hint);
 /* EINVALID below -1. */
 int sb_check_timeout(int64_t timeout_ms, const char *field, struct sandbox_error **error);
+/* The document of an info, borrowed. */
+const json_t *sb_info_document(const struct sandbox_info *info);
 /* An absolute path inside, without "..". */
 int sb_check_inside_path(const char *path, const char *field, struct sandbox_error **error);
 /* An id, or -1. */

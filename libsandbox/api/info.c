@@ -26,6 +26,7 @@ static pthread_mutex_t dumping = PTHREAD_MUTEX_INITIALIZER;
 static const char *const states[] = {
     [SANDBOX_STATE_CREATING] = "creating", [SANDBOX_STATE_CREATED] = "created", [SANDBOX_STATE_RUNNING] = "running",
     [SANDBOX_STATE_STOPPED] = "stopped",   [SANDBOX_STATE_FAILED] = "failed",   [SANDBOX_STATE_DAMAGED] = "damaged",
+    [SANDBOX_STATE_PAUSED] = "paused",
 };
 
 /* Takes the document. The host may be a hostile machine: what the getters rely on is checked here. */
@@ -76,6 +77,11 @@ int sandbox_inspect(struct sandbox *sandbox, struct sandbox_info **ret_info, str
     struct sandbox_error *failure = NULL;
 
     return sb_leave(inspect(sandbox, ret_info, &failure), &failure, error, "inspect", sandbox ? sandbox->host : NULL);
+}
+
+const json_t *sb_info_document(const struct sandbox_info *info)
+{
+    return info->document;
 }
 
 struct sandbox_info *sandbox_info_unref(struct sandbox_info *info)

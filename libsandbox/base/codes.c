@@ -31,6 +31,7 @@ const char *sandbox_code_name(int code)
         NAME(EIO);
         NAME(EINTERNAL);
         NAME(ENOTEXECUTABLE);
+        NAME(EPAUSED);
 #undef NAME
     default:
         return "EUNKNOWN";

@@ -133,7 +133,8 @@ json_t *sb_spec_to_json(const struct sandbox_spec *spec)
         put(object, "lifetime", json_string(lifetimes[spec->lifetime])) ||
         put(object, "network", json_string(networks[spec->network])) ||
         put(object, "memory_max", json_integer(spec->memory_max)) || put(object, "pids_max", json_integer(spec->pids_max)) ||
-        put(object, "cpu_max", json_integer(spec->cpu_max)) || put(object, "log_max", json_integer(spec->log_max))) {
+        put(object, "cpu_max", json_integer(spec->cpu_max)) || put(object, "log_max", json_integer(spec->log_max)) ||
+        put(object, "life", sb_spec_life_to_json(&spec->life))) {
         json_decref(object);
         return NULL;
     }
@@ -366,6 +367,7 @@ static const struct member members[] = {
     { "pids_max", .set_int = sb_spec_set_pids_max },
     { "cpu_max", .set_int = sb_spec_set_cpu_max },
     { "log_max", .set_int = sb_spec_set_log_max },
+    { "life", .read = sb_spec_life_read },
 };
 
 static int read_member(struct sandbox_spec *spec, const char *key, const json_t *value, struct sandbox_error **error)

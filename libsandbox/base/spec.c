@@ -50,6 +50,7 @@ struct sandbox_spec *sb_spec_free(struct sandbox_spec *spec)
     free(spec->user);
     free(spec->hostname);
     free(spec->idempotency_key);
+    sb_spec_life_clear(&spec->life);
     free_list(spec->daemon);
     free_list(spec->secret_patterns);
     free_pairs(spec->labels, spec->n_labels);
@@ -164,6 +165,7 @@ struct sandbox_spec *sb_spec_copy(const struct sandbox_spec *spec)
 
         failed = put_mount(copy, m->source, m->target, &options);
     }
+    failed = failed || sb_spec_life_copy(&copy->life, &spec->life);
     if (failed)
         return sb_spec_free(copy);
     copy->capabilities = spec->capabilities;

@@ -6,6 +6,8 @@
 #include <jansson.h>
 #include <sandbox.h>
 
+#include "spec-life.h"
+
 struct sb_pair {
     char *key;
     char *value;
@@ -43,6 +45,7 @@ struct sandbox_spec {
     int network;
     int64_t memory_max, pids_max, cpu_max; /* 0: none / default */
     int64_t log_max;                       /* 0: default */
+    struct sb_spec_life life;
     size_t labels_bytes, env_bytes, mounts_bytes; /* in use, so that the record on disk stays readable (rules.h) */
 };
 

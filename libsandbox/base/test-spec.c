@@ -48,8 +48,15 @@ static char *text_of(const struct sandbox_spec *s)
 static void fill(void)
 {
     const char *const argv[] = { "/bin/layerfs", "--mount", "\xff\xfe", "", NULL };
+    struct sandbox_health_options health = SANDBOX_HEALTH_OPTIONS_INIT;
     struct sandbox_mount_options bind = SANDBOX_MOUNT_OPTIONS_INIT, volume = SANDBOX_MOUNT_OPTIONS_INIT, tmpfs = SANDBOX_MOUNT_OPTIONS_INIT;
 
+    health.interval_ms = 1000;
+    health.timeout_ms = 500;
+    health.start_period_ms = 100;
+    health.start_interval_ms = 50;
+    health.retries = 2;
+    health.user = "1:1";
     bind.source = "/srv/\xff/in";
     bind.target = "/in";
     bind.flags = SANDBOX_MOUNT_READ_ONLY;
@@ -78,6 +85,11 @@ static void fill(void)
     accepted(sb_spec_set_pids_max(spec, 4194304, &error));
     accepted(sb_spec_set_cpu_max(spec, 10, &error));
     accepted(sb_spec_set_log_max(spec, 8192, &error));
+    accepted(sb_spec_set_ttl(spec, 3600000, SANDBOX_END_DELETE, &error));
+    accepted(sb_spec_set_idle(spec, 60000, SANDBOX_END_STOP, &error));
+    accepted(sb_spec_set_end_grace(spec, 0, &error));
+    accepted(sb_spec_set_restart(spec, SANDBOX_RESTART_ON_FAILURE, 5, &error));
+    accepted(sb_spec_set_health(spec, (const char *const[]){ "/bin/ok", NULL }, &health, &error));
     accepted(sb_spec_set_lifetime(spec, SANDBOX_LIFETIME_DETACHED, &error));
     accepted(sb_spec_set_network(spec, SANDBOX_NETWORK_NONE, &error));
     accepted(sb_spec_add_mount(spec, &bind, &error));
@@ -89,6 +101,9 @@ static const char filled[] =
     "{\"capabilities\":[\"SYS_ADMIN\",\"CHECKPOINT_RESTORE\"],\"cpu_max\":10,"
     "\"daemon\":[\"/bin/layerfs\",\"--mount\",{\"base64\":\"//4=\"},\"\"],\"env\":[\"PATH=/bin\",{\"base64\":\"T0REPWE9Yv8=\"}],"
     "\"fuse\":true,\"hostname\":\"host-1.example\",\"idempotency_key\":\"job:7\",\"image\":\"debian\",\"labels\":{\"a\":\"\",\"z\":\"caf\xc3\xa9\"},"
+    "\"life\":{\"end_grace_ms\":0,\"health\":{\"argv\":[\"/bin/ok\"],"
+    "\"interval_ms\":1000,\"retries\":2,\"start_interval_ms\":50,\"start_period_ms\":100,\"timeout_ms\":500,\"user\":\"1:1\"},"
+    "\"idle_end\":\"stop\",\"idle_ms\":60000,\"restart\":\"on-failure\",\"restart_max\":5,\"ttl_end\":\"delete\",\"ttl_ms\":3600000},"
     "\"lifetime\":\"detached\",\"log_max\":8192,\"memory_max\":1048576,\"mounts\":["
     "{\"max_bytes\":0,\"owner\":\"\",\"read_only\":true,\"source\":{\"base64\":\"L3Nydi//L2lu\"},\"target\":\"/in\",\"type\":\"bind\"},"
     "{\"max_bytes\":0,\"owner\":\"\",\"read_only\":false,\"source\":\"store\",\"target\":\"/store\",\"type\":\"volume\"},"
@@ -99,6 +114,9 @@ static const char filled[] =
 static const char empty[] =
     "{\"capabilities\":[],\"cpu_max\":0,\"daemon\":[],\"env\":[],\"fuse\":false,\"hostname\":\"\","
     "\"idempotency_key\":\"\",\"image\":\"host\",\"labels\":{},"
+    "\"life\":{\"end_grace_ms\":10000,\"health\":{\"argv\":[],"
+    "\"interval_ms\":0,\"retries\":0,\"start_interval_ms\":0,\"start_period_ms\":0,\"timeout_ms\":0,\"user\":\"\"},"
+    "\"idle_end\":\"stop\",\"idle_ms\":0,\"restart\":\"no\",\"restart_max\":0,\"ttl_end\":\"stop\",\"ttl_ms\":0},"
     "\"lifetime\":\"owned\",\"log_max\":0,\"memory_max\":0,\"mounts\":[],\"name\":\"\",\"network\":\"none\","
     "\"pids_max\":0,\"read_only\":false,\"secrets\":{\"mode\":\"ignore\",\"patterns\":[]},"
     "\"user\":\"\",\"workdir\":\"\"}";
@@ -352,6 +370,17 @@ START_TEST(numbers_are_checked)
     accepted(sb_spec_set_pids_max(spec, 1, &error));
     refused(sb_spec_set_cpu_max(spec, 9, &error), SANDBOX_EINVALID, "cpu_max");
     refused(sb_spec_set_log_max(spec, 8191, &error), SANDBOX_EINVALID, "log_max");
+    refused(sb_spec_set_ttl(spec, 99, SANDBOX_END_STOP, &error), SANDBOX_EINVALID, "ttl");
+    refused(sb_spec_set_ttl(spec, INT64_MAX, SANDBOX_END_STOP, &error), SANDBOX_EINVALID, "ttl");
+    refused(sb_spec_set_ttl(spec, 1000, 2, &error), SANDBOX_EINVALID, "end");
+    refused(sb_spec_set_idle(spec, -1, SANDBOX_END_STOP, &error), SANDBOX_EINVALID, "idle");
+    refused(sb_spec_set_idle(spec, 1000, -1, &error), SANDBOX_EINVALID, "end");
+    refused(sb_spec_set_end_grace(spec, 600001, &error), SANDBOX_EINVALID, "end_grace");
+    refused(sb_spec_set_end_grace(spec, -1, &error), SANDBOX_EINVALID, "end_grace");
+    refused(sb_spec_set_restart(spec, 4, 0, &error), SANDBOX_EINVALID, "restart");
+    refused(sb_spec_set_restart(spec, -1, 0, &error), SANDBOX_EINVALID, "restart");
+    refused(sb_spec_set_restart(spec, SANDBOX_RESTART_ALWAYS, 3, &error), SANDBOX_EINVALID, "restart_max");
+    refused(sb_spec_set_restart(spec, SANDBOX_RESTART_ON_FAILURE, -1, &error), SANDBOX_EINVALID, "restart_max");
     refused(sb_spec_set_cpu_max(spec, INT64_MAX, &error), SANDBOX_EINVALID, "cpu_max");
     refused(sb_spec_set_fuse(spec, 2, &error), SANDBOX_EINVALID, "fuse");
     refused(sb_spec_set_read_only(spec, -1, &error), SANDBOX_EINVALID, "read_only");

@@ -202,12 +202,13 @@ END_TEST
 
 START_TEST(every_code_has_a_name)
 {
-    for (int code = -22; code <= 0; code++)
+    for (int code = -23; code <= 0; code++)
         ck_assert_str_ne(sandbox_code_name(code), "EUNKNOWN");
     ck_assert_str_eq(sandbox_code_name(0), "OK");
     ck_assert_str_eq(sandbox_code_name(SANDBOX_ENOTEXECUTABLE), "ENOTEXECUTABLE");
+    ck_assert_str_eq(sandbox_code_name(SANDBOX_EPAUSED), "EPAUSED");
     ck_assert_str_eq(sandbox_code_name(1), "EUNKNOWN");
-    ck_assert_str_eq(sandbox_code_name(-23), "EUNKNOWN");
+    ck_assert_str_eq(sandbox_code_name(-24), "EUNKNOWN");
 }
 END_TEST
 

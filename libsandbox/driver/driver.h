@@ -9,16 +9,19 @@
  *  - What an inspect or list returns is JSON (the documents below), so that a remote client passes it through.
  *
  * Documents (all members always there):
- *  sandbox: {"id", "name" (""), "state" ("creating created running stopped failed damaged"), "cause" ("" or why it failed),
+ *  sandbox: {"id", "name" (""), "state" ("creating created running paused stopped failed damaged"), "cause" ("" or why it failed),
  *            "image": {"ref", "digest", "config_digest"}, "created_ms", "labels": {}, "spec": {sb_spec_to_json},
  *            "daemon": {"state": "none created running exited unknown", "code", "signal"}, "isolation": {name: {"level", "why"}},
  *            "mounts": [the spec's; an overlay's with "overlay": {"kind": "kernel copy", "reason"}],
- *            "secrets": [{"target", "path", "type"}], …}
+ *            "secrets": [{"target", "path", "type"}],
+ *            "life": {"health" ("" starting healthy unhealthy), "health_failures", "restarts", "restart_in_ms" (-1: none is due), "ttl_ms" (left;
+ *            -1: none)}, …}
  *  image:   {"digest", "config_digest", "names": [], "bytes", "architecture", "created", "layers": [diff ids], "config": {…}}
  *  report:  {"host": {…}, "entries": [{"feature", "level" ("enforced wrapped advisory impossible"), "probe", "cause", "remedy"}]}
  *  volume:  {"name", "path", "created_ms", "kind": "folder disk", "file_system", "bytes" (disk), "owner": "UID:GID" or "", "vm"}
- *  event:   {"type" ("created started daemon-exited exec-started exec-exited stopped failed deleted overrun"), "id", "name", "time_ms",
- *            "attributes": {"exec" (""), "kind", "code", "signal", "cause", "lost", as the type has them}}
+ *  event:   {"type" ("created started daemon-exited exec-started exec-exited stopped failed deleted overrun paused
+ *            resumed restarted health ttl idle"), "id", "name", "time_ms",
+ *            "attributes": {"exec" (""), "kind", "code", "signal", "cause", "lost", "count", "health", as the type has them}}
  */
 #ifndef SB_DRIVER_DRIVER_H
 #define SB_DRIVER_DRIVER_H
@@ -213,6 +216,10 @@ struct sb_driver_ops {
                   const struct sandbox_upload_options *options, struct sb_op **ret_op, struct sandbox_error **error);
     int (*download)(struct sb_driver *driver, const char *id, const char *source, const char *target,
                     const struct sandbox_download_options *options, struct sb_op **ret_op, struct sandbox_error **error);
+    int (*pause)(struct sb_driver *driver, const char *id, struct sb_op **ret_op, struct sandbox_error **error);
+    int (*resume)(struct sb_driver *driver, const char *id, struct sb_op **ret_op, struct sandbox_error **error);
+    /* From now on, 0: without an end. */
+    int (*extend)(struct sb_driver *driver, const char *id, int64_t ttl_ms, struct sb_op **ret_op, struct sandbox_error **error);
     /* NULL where a host cannot: api/ then fails with EUNSUPPORTED naming the call and the backend. Any slot may be NULL. */
 };
 

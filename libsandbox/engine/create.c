@@ -2,6 +2,7 @@
  * create: a new id, a record of everything that will be made, then the making. The operation has two halves: what is quick is done
  * at once, the stage is then waited for by steps. Whatever fails, undoes all of it; whoever dies in between leaves a record without
  * a "run" document, which the next open undoes. With an idempotency key it begins with the question whose that is (claims.c). */
+#include "lifetime.h"
 #include "overlay.h"
 
 #include <errno.h>
@@ -326,6 +327,8 @@ int sb_engine_create(struct sb_driver *driver, const struct sandbox_spec *spec, 
     c->op.fd = epoll_create1(EPOLL_CLOEXEC);
     if (c->wake < 0 || c->op.fd < 0 || epoll_ctl(c->op.fd, EPOLL_CTL_ADD, c->wake, &e) < 0)
         r = sb_fail_errno(error, errno, "create", "no descriptor");
+    else if (sb_lifetime_check(spec, NULL))
+        r = sb_lifetime_check(spec, error);
     else if (spec->idempotency_key)
         r = begin_with_key(c, spec, error);
     else

@@ -88,7 +88,7 @@ static void make_harmless(char *text, size_t size)
 
 static int take_done(struct sb_files_done *done, struct sandbox_error **error)
 {
-    if (done->code > 0 || done->code < SANDBOX_ENOTEXECUTABLE || done->bytes < 0 || done->entries < 0 || done->sys_errno < 0 ||
+    if (done->code > 0 || done->code < SANDBOX_EPAUSED || done->bytes < 0 || done->entries < 0 || done->sys_errno < 0 ||
         done->sys_errno > 4095)
         return broken(error);
     if (!done->code)

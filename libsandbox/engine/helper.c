@@ -113,7 +113,7 @@ static int take_result(struct sb_helper *helper, const char *packet, size_t size
     if (!ends(result->digest, sizeof result->digest) || !ends(result->diff_id, sizeof result->diff_id) ||
         !ends(result->hint, sizeof result->hint) || !ends(result->message, sizeof result->message) ||
         !is_digest_or_empty(result->digest) || !is_digest_or_empty(result->diff_id) || result->code > 0 ||
-        result->code < SANDBOX_ENOTEXECUTABLE || result->bytes < 0 || result->entries < 0 || result->skipped < 0 ||
+        result->code < SANDBOX_EPAUSED || result->bytes < 0 || result->entries < 0 || result->skipped < 0 ||
         result->xattrs_skipped < 0 || result->source_bytes < 0 || result->stream_bytes < 0)
         return broken(error);
     helper->answered = 1;

@@ -96,6 +96,7 @@ enum sandbox_code {
     SANDBOX_EIO = -20,          /**< another system call failed; see the error's errno */
     SANDBOX_EINTERNAL = -21,    /**< a bug in this library */
     SANDBOX_ENOTEXECUTABLE = -22, /**< the command exists and cannot be executed */
+    SANDBOX_EPAUSED = -23,      /**< the sandbox is paused: sandbox_resume() */
     SANDBOX_ECODE_FORCE_INT = -0x7fffffff
 };
 
@@ -386,7 +387,8 @@ enum sandbox_state {
     SANDBOX_STATE_RUNNING = 2,  /**< started */
     SANDBOX_STATE_STOPPED = 3,  /**< stopped on request, or its owner ended; its root is kept */
     SANDBOX_STATE_FAILED = 4,   /**< its init died; the cause is in the info. A start that fails leaves the state as it was, and its cause in the info */
-    SANDBOX_STATE_DAMAGED = 5   /**< its record does not verify; it can only be deleted */
+    SANDBOX_STATE_DAMAGED = 5,  /**< its record does not verify; it can only be deleted */
+    SANDBOX_STATE_PAUSED = 6    /**< started, and all that it runs is halted: sandbox_pause() */
 };
 
 /**
@@ -456,6 +458,102 @@ SANDBOX_API size_t sandbox_list_get_count(const struct sandbox_list *list);
 SANDBOX_API const struct sandbox_info *sandbox_list_get(const struct sandbox_list *list, size_t index);
 SANDBOX_API struct sandbox_list *sandbox_list_unref(struct sandbox_list *list);
 
+/* ---------------------------------------------------------------------------------------------- lifetimes ---- */
+
+/*
+ * How long a sandbox lives, and what is done about a daemon that ends or hangs. All of it is kept by the sandbox's keeper, a process outside
+ * the sandbox that lives as long as its init does: no process of the caller is needed for it, and nothing inside can prolong or block it.
+ * docs/lifetimes.md has the rules in full.
+ */
+/** What becomes of a sandbox whose time is over. */
+enum sandbox_end {
+    SANDBOX_END_STOP = 0,  /**< it is stopped; its root is kept */
+    SANDBOX_END_DELETE = 1 /**< it is stopped, and deleted by the next process that opens its host, lists, or reconciles */
+};
+/**
+ * Time to live: so many milliseconds (100 or more; 0: no end) after its create the sandbox is stopped, whatever it does: SIGTERM to the daemon,
+ * then the end grace. The time while the machine sleeps counts, clock changes don't. sandbox_extend() moves the end. end: enum
+ * sandbox_end. After the end a start is ELIMIT (field "ttl") until it was extended. Since 0.1.
+ */
+SANDBOX_API int sandbox_spec_set_ttl(struct sandbox_spec *spec, int64_t ttl_ms, int end, struct sandbox_error **error);
+/**
+ * Idle limit: started, and for so many milliseconds (100 or more; 0: no limit) without a running command, a connection by sandbox_dial() or a
+ * forward, or a call on its files, the sandbox is stopped as by its time to live. What runs inside by itself (the daemon, health checks) is no
+ * activity; while paused the time stands still. end: enum sandbox_end. Since 0.1.
+ */
+SANDBOX_API int sandbox_spec_set_idle(struct sandbox_spec *spec, int64_t idle_ms, int end, struct sandbox_error **error);
+/** How long the daemon gets between SIGTERM and SIGKILL when time to live or idle limit end: 0 to 600,000 ms; the default is 10,000. Since 0.1. */
+SANDBOX_API int sandbox_spec_set_end_grace(struct sandbox_spec *spec, int64_t grace_ms, struct sandbox_error **error);
+
+enum sandbox_restart {
+    SANDBOX_RESTART_NO = 0,
+    SANDBOX_RESTART_ON_FAILURE = 1,    /**< when it ended with a code other than 0, or by a signal */
+    SANDBOX_RESTART_ALWAYS = 2,
+    SANDBOX_RESTART_UNLESS_STOPPED = 3 /**< as ALWAYS; different in what starts again after the machine did, see docs/lifetimes.md */
+};
+/**
+ * Whether the daemon is started again when it ends: enum sandbox_restart. max_retries: with ON_FAILURE, at most so often since the sandbox's start
+ * (0: no bound), else 0. Between an end and the next start are 100 ms, doubled each time up to one minute; a daemon that has run for 10
+ * seconds begins at 100 ms again. One that was ended by sandbox_kill() or sandbox_stop() stays ended. The sandbox itself, with its
+ * files and commands, goes on meanwhile. Since 0.1.
+ */
+SANDBOX_API int sandbox_spec_set_restart(struct sandbox_spec *spec, int policy, int max_retries, struct sandbox_error **error);
+
+/** How often a health check runs; 0 in any field: the default. */
+struct sandbox_health_options {
+    size_t size;
+    int64_t interval_ms;       /**< between the end of one and the next; 10 or more, default 30,000 */
+    int64_t timeout_ms;        /**< one that takes longer is killed with all its descendants and has failed; 10 or more, default 30,000 */
+    int64_t start_period_ms;   /**< after a start failures don't count for so long, until one has passed; default none */
+    int64_t start_interval_ms; /**< the interval within the start period; 10 or more, default 5,000 */
+    int retries;               /**< so many failures one after another make it unhealthy; 1 to 1,000, default 3 */
+    const char *user;          /**< as in sandbox_exec_options; NULL: the spec's */
+};
+#define SANDBOX_HEALTH_OPTIONS_INIT { sizeof(struct sandbox_health_options), 0, 0, 0, 0, 0, NULL }
+/**
+ * A command that says whether the sandbox is well: it runs as any exec does, again and again, and passes with exit code 0. Its output is dropped.
+ * argv ends with NULL (empty or NULL: no health check); at most 32 KiB with the spec's environment. options may be NULL. Nothing is done
+ * about an unhealthy sandbox: who wants to know asks sandbox_info_get_health(), sandbox_wait_health() or the events. Since 0.1.
+ */
+SANDBOX_API int sandbox_spec_set_health(struct sandbox_spec *spec, const char *const *argv, const struct sandbox_health_options *options,
+                                        struct sandbox_error **error);
+
+/**
+ * Halts daemon and commands, with all their processes, until sandbox_resume(). By the cgroup freezer where the sandbox has groups in cgroup2,
+ * else by SIGSTOP to all (inspect: isolation "pause"). Meanwhile an exec is EPAUSED, files can be read and written, ports accept and nobody
+ * answers, deadlines of commands and the time to live go on. Stop and delete work as ever: a stop resumes first, so that the
+ * daemon can end by itself. Pausing a paused one is success. ENOTRUNNING, ETIMEDOUT (it is resumed then). Since 0.1.
+ */
+SANDBOX_API int sandbox_pause(struct sandbox *sandbox, int64_t timeout_ms, struct sandbox_error **error);
+SANDBOX_API int sandbox_pause_begin(struct sandbox *sandbox, struct sandbox_op **ret_op, struct sandbox_error **error);
+/** Ends a pause; of a sandbox that runs: success. ENOTRUNNING. Since 0.1. */
+SANDBOX_API int sandbox_resume(struct sandbox *sandbox, int64_t timeout_ms, struct sandbox_error **error);
+SANDBOX_API int sandbox_resume_begin(struct sandbox *sandbox, struct sandbox_op **ret_op, struct sandbox_error **error);
+/**
+ * Its time to live ends ttl_ms (100 or more; 0: never) from now, sooner or later than before; in every state. EUNSUPPORTED for a sandbox that
+ * lives without a keeper: an owned one whose spec had neither daemon, time to live, idle limit nor health check. Since 0.1.
+ */
+SANDBOX_API int sandbox_extend(struct sandbox *sandbox, int64_t ttl_ms, int64_t timeout_ms, struct sandbox_error **error);
+SANDBOX_API int sandbox_extend_begin(struct sandbox *sandbox, int64_t ttl_ms, struct sandbox_op **ret_op, struct sandbox_error **error);
+
+enum sandbox_health {
+    SANDBOX_HEALTH_NONE = 0, /**< it has no health check, or does not run */
+    SANDBOX_HEALTH_STARTING = 1,
+    SANDBOX_HEALTH_HEALTHY = 2,
+    SANDBOX_HEALTH_UNHEALTHY = 3
+};
+/** enum sandbox_health. Since 0.1. */
+SANDBOX_API int sandbox_info_get_health(const struct sandbox_info *info);
+/** What was left of its time to live, in milliseconds, 0 or more; -1: it has none. Since 0.1. */
+SANDBOX_API int64_t sandbox_info_get_ttl_ms(const struct sandbox_info *info);
+/** How often its daemon was restarted by its policy since the sandbox's start. Since 0.1. */
+SANDBOX_API int64_t sandbox_info_get_restarts(const struct sandbox_info *info);
+/**
+ * Waits until the health is known: *ret_health (may be NULL) is SANDBOX_HEALTH_HEALTHY or _UNHEALTHY. EINVALID: it has no health check; ENOTRUNNING: it
+ * ended, or was never started; ETIMEDOUT. Since 0.1.
+ */
+SANDBOX_API int sandbox_wait_health(struct sandbox *sandbox, int64_t timeout_ms, int *ret_health, struct sandbox_error **error);
+
 /* -------------------------------------------------------------------------------------------------- execs ---- */
 
 /** For the stdin, stdout and stderr options, beside a descriptor of the caller's (0 or more). */
@@ -503,7 +601,7 @@ struct sandbox_exec_result {
 /**
  * Runs a command: argv, ended by NULL, with no shell between. argv[0] is searched in the PATH of the command's environment
  * when it has no '/'. It has no capabilities, no_new_privs and a seccomp filter. Returns once it was executed, or why not:
- * ENOTFOUND (no such command: field "argv"; workdir; user), ENOTEXECUTABLE, ENOTRUNNING, EINVALID, EUNSUPPORTED (a user
+ * ENOTFOUND (no such command: field "argv"; workdir; user), ENOTEXECUTABLE, ENOTRUNNING, EPAUSED, EINVALID, EUNSUPPORTED (a user
  * id that this host cannot map; a journal in a sandbox that keeps none), ELIMIT (too many processes). The caller owns the handle. Since 0.1.
  */
 SANDBOX_API int sandbox_exec(struct sandbox *sandbox, const char *const *argv, const struct sandbox_exec_options *options,
@@ -697,7 +795,13 @@ enum sandbox_event_type {
     SANDBOX_EVENT_STOPPED = 6,       /**< on request, or its owner ended: attribute "cause" */
     SANDBOX_EVENT_FAILED = 7,        /**< its init died: attribute "cause" */
     SANDBOX_EVENT_DELETED = 8,
-    SANDBOX_EVENT_OVERRUN = 9        /**< events are missing here: attributes "lost" (how many, -1: not known), "cause" */
+    SANDBOX_EVENT_OVERRUN = 9,       /**< events are missing here: attributes "lost" (how many, -1: not known), "cause" */
+    SANDBOX_EVENT_PAUSED = 10,
+    SANDBOX_EVENT_RESUMED = 11,
+    SANDBOX_EVENT_RESTARTED = 12,    /**< its daemon, by its restart policy: attribute "count", of restarts since its start */
+    SANDBOX_EVENT_HEALTH = 13,       /**< attribute "health" (starting healthy unhealthy) */
+    SANDBOX_EVENT_TTL = 14,          /**< its time to live ended: it is being stopped */
+    SANDBOX_EVENT_IDLE = 15          /**< it was idle for too long: it is being stopped */
 };
 
 /** Which sandboxes to watch; NULL fields don't filter. */

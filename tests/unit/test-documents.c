@@ -49,7 +49,7 @@ END_TEST
 
 START_TEST(every_state_is_known)
 {
-    static const char *const names[] = { "creating", "created", "running", "stopped", "failed", "damaged" };
+    static const char *const names[] = { "creating", "created", "running", "stopped", "failed", "damaged", "paused" };
     struct sandbox_info *info = NULL;
     char text[600];
 

@@ -89,6 +89,8 @@ const char *text_state(int state)
         return "failed";
     case SANDBOX_STATE_DAMAGED:
         return "damaged";
+    case SANDBOX_STATE_PAUSED:
+        return "paused";
     default:
         return "unknown";
     }
