@@ -282,7 +282,7 @@ void ag_exec_child(const struct ag_exec *x)
     struct command c = { 0 };
     const char *blob;
     sigset_t none;
-    int pin = -1;
+    int come[2], n_come = 0, pty;
     uid_t uid = 0;
     gid_t gid = 0;
     int r;
@@ -298,7 +298,7 @@ void ag_exec_child(const struct ag_exec *x)
     keep_descriptors(x);
     parse(x, blob, &c);
     record.tag = x->daemon ? 1 : take_tag(); /* a daemon gets no cgroup namespace over which its rights reach */
-    if (x->pin && (pin = openat(PROCFS, "self/ns/cgroup", O_RDONLY | O_CLOEXEC)) < 0)
+    if (x->pin && (come[n_come++] = openat(PROCFS, "self/ns/cgroup", O_RDONLY | O_CLOEXEC)) < 0)
         give_up(SB_STEP_VERIFY, errno);
     r = ag_resolve_user(c.user, &uid, &gid);
     if (r)
@@ -306,15 +306,23 @@ void ag_exec_child(const struct ag_exec *x)
     umask(022);
     set_limits(x);
     take_ids(x, uid, gid);
+    if (x->terminal) { /* as its user, to whom it then belongs */
+        pty = ag_pty_open(&x->request->window);
+        if (pty < 0)
+            give_up(SB_STEP_TERMINAL, -pty);
+        come[n_come++] = pty;
+        record.terminal = 1;
+    }
     set_capabilities(set, x->plan->daemon_capabilities);
     verify(x, uid, gid, set, &record);
     set_filter(x->plan, filter);
     verify_filter(filter->count > 0, &record);
     enter_workdir(c.workdir);
     close(PROCFS);
-    if (ag_send(STATUS, &record, sizeof record, pin, 0))
+    if (ag_send_fds(STATUS, &record, sizeof record, come, (size_t)n_come, 0))
         _exit(127);
-    sb_close(pin);
+    while (n_come)
+        sb_close(come[--n_come]);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     execute(&c);

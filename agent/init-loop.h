@@ -22,6 +22,7 @@ struct ag_slot {
     uint16_t port;
     int leaf; /* its own cgroup, -1: none */
     int pin;  /* its cgroup namespace, with a deadline; -1: none */
+    int terminal; /* the outer end of its terminal, until it is handed out; -1: none */
     char leaf_name[AG_LEAF_NAME];
     pid_t pid; /* 0: reaped */
     int daemon;
@@ -53,6 +54,7 @@ struct ag_loop {
     uint64_t files; /* the caller's soft limit of open files, for commands */
     int stopping, more_to_reap;
     unsigned long execs;
+    int terminals; /* /dev/pts, as it was before anything ran inside */
     int64_t stop_until; /* 0: no bound */
     int64_t deaf_until; /* no descriptor was left for who connects; 0: it listens */
     size_t top;         /* slots from here on are free, and their memory untouched: a fork copies what was touched */

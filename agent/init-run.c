@@ -38,6 +38,7 @@ void ag_settle(struct ag_slot *s)
     ag_attach_drop(s);
     s->status_fd = ag_forget(s->status_fd);
     s->pin = sb_close(s->pin);
+    s->terminal = sb_close(s->terminal);
     drop_leaf(s);
     s->kind = s->fd >= 0 ? IDLE : FREE;
     s->pid = 0;
@@ -97,8 +98,10 @@ void ag_on_status(struct ag_slot *s)
     while ((n = ag_receive(s->status_fd, &record, sizeof record, fds, &n_fds)) == (ssize_t)sizeof record) {
         s->status = record;
         for (size_t i = 0; i < n_fds; i++) {
-            sb_close(s->pin);
-            s->pin = fds[i];
+            int *place = record.terminal && i == n_fds - 1 ? &s->terminal : &s->pin;
+
+            sb_close(*place);
+            *place = fds[i];
         }
     }
     if (n == -EAGAIN)
@@ -130,7 +133,8 @@ void ag_on_status(struct ag_slot *s)
         ag_loop.started = 1;
     }
     ag_tell(s->daemon ? SB_WATCH_STARTED : SB_WATCH_EXEC_STARTED, s); /* first: who has the answer may end us */
-    ag_reply(s, &r, -1);
+    ag_reply(s, &r, s->terminal);
+    s->terminal = sb_close(s->terminal); /* its hang-up is the caller's to cause */
 }
 
 void ag_on_exit_of(struct ag_slot *s, int status, const struct rusage *usage)
@@ -226,12 +230,13 @@ void ag_start(struct ag_slot *s, const struct sb_request *q, int *fds, size_t n_
         .plan = ag_loop.plan, .request = q, .blob_fd = -1, .procfs = ag_loop.procfs, .daemon = daemon, .files = ag_loop.files
     };
     struct clone_args args = { .exit_signal = SIGCHLD };
-    size_t stdio = daemon ? 0 : q->journal_max ? 1 : 3, want = stdio + (q->flags & SB_REQUEST_BLOB_FD ? 1 : 0);
+    int terminal = !daemon && (q->flags & SB_REQUEST_TERMINAL);
+    size_t stdio = daemon || terminal ? 0 : q->journal_max ? 1 : 3, want = stdio + (q->flags & SB_REQUEST_BLOB_FD ? 1 : 0);
     SB_CLOSE int out = -1, err = -1;
     int pipes[2], cgroup, r;
     long pid;
 
-    if (n_fds != want || q->argc < 1) {
+    if (n_fds != want || q->argc < 1 || (terminal && q->journal_max)) {
         ag_fail(s, SB_STEP_REQUEST, EINVAL);
         return;
     }
@@ -245,7 +250,8 @@ void ag_start(struct ag_slot *s, const struct sb_request *q, int *fds, size_t n_
     }
     x.blob = q->flags & SB_REQUEST_BLOB_FD ? NULL : ag_loop.buffer + sizeof *q;
     x.blob_fd = q->flags & SB_REQUEST_BLOB_FD ? fds[stdio] : -1;
-    x.fds[0] = daemon ? SB_FD_NULL : fds[0];
+    x.terminal = terminal;
+    x.fds[0] = terminal ? ag_loop.terminals : daemon ? SB_FD_NULL : fds[0];
     s->daemon = daemon;
     s->journal_max = daemon ? 0 : q->journal_max;
     memcpy(s->exec_id, q->exec_id, sizeof s->exec_id);
@@ -256,8 +262,8 @@ void ag_start(struct ag_slot *s, const struct sb_request *q, int *fds, size_t n_
             return;
         }
     }
-    x.fds[1] = daemon ? SB_FD_DAEMON_OUT : s->journal_max ? out : fds[1];
-    x.fds[2] = daemon ? SB_FD_DAEMON_ERR : s->journal_max ? err : fds[2];
+    x.fds[1] = terminal ? SB_FD_NULL : daemon ? SB_FD_DAEMON_OUT : s->journal_max ? out : fds[1];
+    x.fds[2] = terminal ? SB_FD_NULL : daemon ? SB_FD_DAEMON_ERR : s->journal_max ? err : fds[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pipes) < 0) {
         r = errno;
         ag_fail(s, SB_STEP_FORK, r);

@@ -290,7 +290,7 @@ static void on_connect(void)
     }
     for (size_t i = 0; i < AG_SLOTS; i++)
         if (ag_loop.slots[i].kind == FREE) {
-            ag_loop.slots[i] = (struct ag_slot){ .kind = IDLE, .fd = fd, .status_fd = -1, .dial_fd = -1, .leaf = -1, .pin = -1 };
+            ag_loop.slots[i] = (struct ag_slot){ .kind = IDLE, .fd = fd, .status_fd = -1, .dial_fd = -1, .leaf = -1, .pin = -1, .terminal = -1 };
             if (i >= ag_loop.top)
                 ag_loop.top = i + 1;
             on_request(&ag_loop.slots[i]); /* it has often been sent by now */
@@ -380,6 +380,7 @@ void ag_init_main(const struct sb_plan *plan, int procfs)
     if (ag_loop.epoll < 0 || ag_loop.signals < 0)
         _exit(1);
     ag_loop.spare = fcntl(SB_FD_NULL, F_DUPFD_CLOEXEC, 3);
+    ag_loop.terminals = open("/dev/pts", O_PATH | O_DIRECTORY | O_CLOEXEC);
     ag_events_start();
     fcntl(SB_FD_LISTEN, F_SETFL, O_NONBLOCK);
     ag_watch(SB_FD_LISTEN, ON_LISTEN, 0, EPOLLIN);

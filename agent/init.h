@@ -14,7 +14,8 @@ struct ag_exec_status {
     int32_t sys_errno;
     uint64_t tag; /* inode of its cgroup namespace, which all its descendants share and none can leave */
     uint64_t cap_effective, cap_permitted, cap_inheritable, cap_bounding, cap_ambient;
-    uint32_t uid, gid, n_groups, no_new_privs, seccomp, reserved;
+    uint32_t uid, gid, n_groups, no_new_privs, seccomp;
+    uint32_t terminal; /* 1: the last descriptor that comes along is its outer end */
 };
 
 struct ag_exec {
@@ -26,6 +27,7 @@ struct ag_exec {
     int status_fd, procfs;
     int daemon;
     uint64_t files; /* the soft limit of open files that it gets */
+    int terminal; /* 1: fds[0] is the folder of terminals, and all three become one */
     int pin; /* 1: the record comes with a descriptor of the cgroup namespace: as long as that is open, nobody else gets its inode, the tag */
 };
 
@@ -43,6 +45,10 @@ int ag_kill_tagged(int procfs, uint64_t tag, int signal);
 int ag_leaf_make(unsigned long number, char name[AG_LEAF_NAME]);
 int ag_leaf_kill(int leaf);
 void ag_leaf_remove(const char *name);
+
+/* init-pty.c, in the child: a new terminal of the folder at descriptor 0, which becomes 0, 1, 2 and the session's own. Returns its outer
+ * end, or -errno. */
+int ag_pty_open(const struct sb_window *window);
 
 /* init-user.c: "UID[:GID]" or names of the root's own /etc/passwd and /etc/group. 0 or -errno (ENOENT: no such name). */
 int ag_resolve_user(const char *user, uid_t *ret_uid, gid_t *ret_gid);

@@ -52,7 +52,9 @@ static int check_options(const struct sandbox_exec_options *options, struct sand
         if (options->journal_max && fds[i] >= 0)
             r = sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = stream_fields[i], .hint = "read it by sandbox_exec_log_open()"),
                         "with a journal %s can't be a descriptor", stream_fields[i]);
-    for (int i = 0; !r && i < 3; i++) {
+    if (!r)
+        r = sb_check_terminal(options, error);
+    for (int i = 0; !r && !options->terminal && i < 3; i++) {
         if (fds[i] >= 0)
             r = check_fd(fds[i], i, error);
         else if (fds[i] != SANDBOX_STDIO_NULL && fds[i] != SANDBOX_STDIO_PIPE)
@@ -118,12 +120,15 @@ static int run(struct sandbox *sandbox, struct sandbox_exec *exec, const char *c
         .deadline_ms = options->deadline_ms,
         .journal_max = options->journal_max,
         .fds = { -1, -1, -1 },
+        .terminal = options->terminal,
+        .rows = options->rows ? options->rows : 24,
+        .columns = options->columns ? options->columns : 80,
     };
-    int to_close[] = { -1, -1, -1 };
+    int to_close[] = { -1, -1, -1 }, streams = options->terminal ? 0 : options->journal_max ? 1 : 3;
     int r = 0;
 
     memcpy(request.id, exec->id, sizeof request.id);
-    for (int i = 0; !r && i < (options->journal_max ? 1 : 3); i++)
+    for (int i = 0; !r && i < streams; i++)
         r = make_stream(wanted[i], i, &request.fds[i], &to_close[i], &exec->pipes[i], error);
     if (!r)
         r = driver->ops->exec(driver, sandbox->id, &request, &exec->exec, error);

@@ -20,6 +20,7 @@ struct sandbox_exec {
     int communicating; /* one at a time: the fields below belong to it */
     int fds[3];        /* pipes that communicate took and that have not ended */
     int had[3];        /* 1: communicate took such a pipe */
+    int terminal_taken;
     char *rest;        /* input that a call whose time passed had not written */
     size_t rest_size;
 };
@@ -27,5 +28,8 @@ struct sandbox_exec {
 int sb_exec_check(const struct sandbox_exec *exec, struct sandbox_error **error);
 /* 0: it has ended, and exec->result says how; 1: it still runs; negative: failed. Takes the lock. */
 int sb_exec_collect(struct sandbox_exec *exec, struct sandbox_error **error);
+
+/* terminal.c: the options that concern one. */
+int sb_check_terminal(const struct sandbox_exec_options *options, struct sandbox_error **error);
 
 #endif

@@ -71,6 +71,8 @@ struct sb_exec_request {
     int fds[3];                 /* the command's own ends (0 stdin, 1 stdout, 2 stderr), never -1 (but see journal_max); borrowed for the call */
     int64_t deadline_ms;        /* 0: none */
     int64_t journal_max;        /* 0: none; else fds[1] and fds[2] are -1 */
+    int terminal;               /* enum sandbox_terminal; not 0: all fds are -1, and sb_exec.terminal_fd is the caller's end */
+    int rows, columns;          /* of the terminal */
 };
 
 struct sb_exec_ops {
@@ -78,12 +80,16 @@ struct sb_exec_ops {
     int (*collect)(struct sb_exec *exec, struct sandbox_exec_result *ret_result, struct sandbox_error **error);
     int (*kill)(struct sb_exec *exec, int signal, unsigned int flags, struct sandbox_error **error);
     void (*free)(struct sb_exec *exec);
+    /* Of its terminal; all in range. */
+    int (*resize)(struct sb_exec *exec, int rows, int columns, int width, int height, struct sandbox_error **error);
 };
 
 struct sb_exec {
     const struct sb_exec_ops *ops;
     int fd; /* polls readable (level-triggered) once it has ended */
     int journal; /* 1: it has one */
+    int terminal; /* enum sandbox_terminal */
+    int terminal_fd; /* with a terminal: of one that was begun here the caller's end, else -1; the driver closes it */
 };
 
 struct sb_log;

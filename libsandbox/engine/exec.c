@@ -88,11 +88,12 @@ static void free_exec(struct sb_exec *exec)
 
     pthread_mutex_destroy(&x->lock);
     sb_close(exec->fd);
+    sb_close(exec->terminal_fd);
     json_decref(x->cgroups);
     free(x);
 }
 
-static const struct sb_exec_ops exec_ops = { collect, kill_exec, free_exec };
+static const struct sb_exec_ops exec_ops = { collect, kill_exec, free_exec, sb_pty_resize };
 
 static int is_root(const char *user)
 {
@@ -103,7 +104,11 @@ static int is_root(const char *user)
 static int send_exec(const struct sb_record *record, int link, const struct sb_exec_request *q, const char *user,
                      const char *workdir, struct sandbox_error **error)
 {
-    struct sb_request request = { .type = SB_REQUEST_EXEC, .timeout_ms = q->deadline_ms, .journal_max = q->journal_max };
+    struct sb_request request = { .type = SB_REQUEST_EXEC,
+                                  .flags = q->terminal ? SB_REQUEST_TERMINAL : 0,
+                                  .timeout_ms = q->deadline_ms,
+                                  .journal_max = q->journal_max,
+                                  .window = { .rows = (uint16_t)q->rows, .columns = (uint16_t)q->columns } };
     struct sb_blob blob = { 0 };
     char **env;
     size_t n;
@@ -120,7 +125,7 @@ static int send_exec(const struct sb_record *record, int link, const struct sb_e
         request.argc = blob.argc;
         request.envc = blob.envc;
         request.blob_size = (uint32_t)blob.size;
-        r = sb_link_send(link, &request, blob.data, q->fds, q->journal_max ? 1 : 3, error);
+        r = sb_link_send(link, &request, blob.data, q->fds, q->terminal ? 0 : q->journal_max ? 1 : 3, error);
     }
     free(blob.data);
     sb_list_free(env);
@@ -164,11 +169,15 @@ static int start_exec(struct sb_engine *engine, const char *id, const struct sb_
     }
     sb_record_clear(&record);
     if (!r)
-        r = sb_link_await(x->exec.fd, engine->driver.close_fd, START_MS, &reply, NULL, error);
+        r = sb_link_await(x->exec.fd, engine->driver.close_fd, START_MS, &reply, &x->exec.terminal_fd, error);
     if (!r && reply.type == SB_REPLY_FAILED)
         return sb_link_start_error(&reply, request->argv[0], user, workdir, error);
     if (!r && reply.type != SB_REPLY_STARTED)
         return sb_fail(error, SB_ARGS(SANDBOX_EPROTOCOL, .phase = "reply"), "the sandbox's init gave a wrong answer");
+    x->exec.terminal = request->terminal;
+    if (!r && request->terminal)
+        return sb_pty_check(x->exec.terminal_fd, error);
+    x->exec.terminal_fd = sb_close(x->exec.terminal_fd);
     return r;
 }
 
@@ -180,7 +189,7 @@ int sb_local_exec_new(struct sb_local_exec **ret, struct sandbox_error **error)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
     pthread_mutex_init(&x->lock, NULL);
     x->exec.ops = &exec_ops;
-    x->exec.fd = -1;
+    x->exec.fd = x->exec.terminal_fd = -1;
     *ret = x;
     return 0;
 }

@@ -17,4 +17,8 @@ struct sb_local_exec {
 
 int sb_local_exec_new(struct sb_local_exec **ret, struct sandbox_error **error);
 
+/* pty.c: a descriptor that came from inside must be the outer end of a terminal and nothing else. */
+int sb_pty_check(int fd, struct sandbox_error **error);
+int sb_pty_resize(struct sb_exec *exec, int rows, int columns, int width, int height, struct sandbox_error **error);
+
 #endif

@@ -227,6 +227,11 @@ int sb_link_start_error(const struct sb_reply *reply, const char *command, const
     case SB_STEP_JOURNAL:
         return sb_fail(error, SB_ARGS(SANDBOX_EBUSY, .sys_errno = e, .phase = "journal", .field = "journal_max", .retryable = 1),
                        "no journal can be begun now: %d commands have one, or the keeper does not keep up", SB_JOURNALS_MAX);
+    case SB_STEP_TERMINAL:
+        return sb_fail(error,
+                       SB_ARGS(e == ENOSPC || e == EMFILE || e == ENFILE ? SANDBOX_ELIMIT : SANDBOX_EIO, .sys_errno = e, .phase = "terminal",
+                               .field = "terminal"),
+                       "the sandbox gives no terminal: %s", strerrordesc_np(e) ? strerrordesc_np(e) : "?");
     case SB_STEP_DIAL:
         return sb_fail_errno(error, e, "dial", "the port does not answer");
     case SB_STEP_FORK:

@@ -572,9 +572,12 @@ struct sandbox_exec_options {
     int64_t journal_max;     /**< 8 KiB to 1 GiB: so much of stdout and stderr is kept in a journal, to be read from any offset by
                                   sandbox_exec_log_open(), also after this process is gone; stdout_fd and stderr_fd must be
                                   SANDBOX_STDIO_PIPE or SANDBOX_STDIO_NULL then, and there are no pipes to take; 0: no journal */
+    int terminal;            /**< enum sandbox_terminal; not 0: the three above are not looked at, and there is no journal */
+    int rows;                /**< of the terminal, 1 to 65,535; 0: 24 */
+    int columns;             /**< 1 to 65,535; 0: 80 */
 };
 #define SANDBOX_EXEC_OPTIONS_INIT                                                                                                \
-    { sizeof(struct sandbox_exec_options), NULL, NULL, NULL, SANDBOX_STDIO_NULL, SANDBOX_STDIO_PIPE, SANDBOX_STDIO_PIPE, 0, 0 }
+    { sizeof(struct sandbox_exec_options), NULL, NULL, NULL, SANDBOX_STDIO_NULL, SANDBOX_STDIO_PIPE, SANDBOX_STDIO_PIPE, 0, 0, 0, 0, 0 }
 
 enum sandbox_exec_kind {
     SANDBOX_EXEC_EXITED = 1,    /**< ended by itself; code is its exit code */
@@ -633,6 +636,30 @@ SANDBOX_API int sandbox_exec_wait(struct sandbox_exec *exec, int64_t timeout_ms,
 #define SANDBOX_KILL_DESCENDANTS (1u << 0)
 /** Sends a signal (1 to 64). Success when it had already ended. Since 0.1. */
 SANDBOX_API int sandbox_exec_kill(struct sandbox_exec *exec, int signal, unsigned int flags, struct sandbox_error **error);
+
+/*
+ * Terminals. A command with a terminal has stdin, stdout and stderr on a pseudo-terminal of the sandbox's own /dev/pts, which belongs to
+ * its user, is its controlling terminal and has a session to itself: job control works. It begins with the kernel's settings and UTF-8.
+ * Set TERM in the options' env; nothing is set here. No terminal of the caller's comes into the sandbox.
+ */
+enum sandbox_terminal {
+    SANDBOX_TERMINAL_NONE = 0,
+    SANDBOX_TERMINAL_DIRECT = 1 /**< the caller's end is the terminal's own other end: nothing stands between. When the caller closes it
+                                     and gives up the handle, or dies, the terminal hangs up: SIGHUP to the command's session */
+};
+/**
+ * The caller's end of the command's terminal, once: what is typed is written to it, what is shown is read from it. A read that fails with
+ * EIO, or gives 0, is the end: all output came, and no process has the terminal any more. To end the input write the terminal's end-of-file
+ * character (byte 4, unless the command changed it), at the beginning of a line. A write may wait until the command reads. The caller closes
+ * it. EINVALID: the command has no terminal here, or it was taken. Since 0.1.
+ */
+SANDBOX_API int sandbox_exec_take_terminal(struct sandbox_exec *exec, int *ret_fd, struct sandbox_error **error);
+/**
+ * Sets the terminal's size, in characters (1 to 65,535) and, where known, pixels (0 to 65,535; 0: unknown). The command's foreground
+ * processes get SIGWINCH when it changed. EINVALID: no terminal here. ENOTRUNNING: it has ended. Since 0.1.
+ */
+SANDBOX_API int sandbox_exec_resize_terminal(struct sandbox_exec *exec, int rows, int columns, int width, int height,
+                                             struct sandbox_error **error);
 
 /** Input and limits of sandbox_exec_communicate(). */
 struct sandbox_communicate_options {

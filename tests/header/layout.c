@@ -45,7 +45,10 @@ AT(sandbox_exec_options, stdout_fd, 36);
 AT(sandbox_exec_options, stderr_fd, 40);
 AT(sandbox_exec_options, deadline_ms, 48);
 AT(sandbox_exec_options, journal_max, 56);
-SIZE(sandbox_exec_options, 64);
+AT(sandbox_exec_options, terminal, 64);
+AT(sandbox_exec_options, rows, 68);
+AT(sandbox_exec_options, columns, 72);
+SIZE(sandbox_exec_options, 80);
 
 AT(sandbox_exec_result, size, 0);
 AT(sandbox_exec_result, kind, 8);

@@ -131,7 +131,13 @@ enum sb_request_type {
 #define SB_JOURNAL_BYTES_MAX (INT64_C(1) << 30)
 
 enum sb_request_flags { SB_REQUEST_BLOB_FD = 1 << 0, SB_REQUEST_DESCENDANTS = 1 << 1,
-                        SB_REQUEST_HISTORY = 1 << 2 /* also what happened before, as far as init knows */ };
+                        SB_REQUEST_HISTORY = 1 << 2, /* also what happened before, as far as init knows */
+                        SB_REQUEST_TERMINAL = 1 << 3 /* an exec with a terminal: no stdio comes along, its other end goes with STARTED */ };
+
+/* Of a terminal, as struct winsize has it. */
+struct sb_window {
+    uint16_t rows, columns, width, height;
+};
 
 /* Followed by the blob: argc arguments, envc "NAME=VALUE"s, user, workdir, each with its NUL. */
 struct sb_request {
@@ -142,6 +148,7 @@ struct sb_request {
     int64_t timeout_ms; /* exec: deadline; start of it: 0 none. dial, shutdown: bound */
     uint8_t exec_id[32]; /* exec, attach */
     int64_t journal_max; /* exec: bytes; not 0: only stdin comes along, the outputs go to keeper */
+    struct sb_window window; /* exec with a terminal */
 };
 
 enum sb_reply_type {
@@ -158,7 +165,7 @@ enum sb_reply_type {
 enum sb_start_step {
     SB_STEP_REQUEST = 1, SB_STEP_FORK, SB_STEP_USER, SB_STEP_GROUPS, SB_STEP_IDS, SB_STEP_WORKDIR, SB_STEP_CAPABILITIES, SB_STEP_SECCOMP,
     SB_STEP_VERIFY, SB_STEP_EXECVE, SB_STEP_DEADLINE, SB_STEP_BUSY, SB_STEP_STATE, SB_STEP_DIAL, SB_STEP_STDIO,
-    SB_STEP_JOURNAL
+    SB_STEP_JOURNAL, SB_STEP_TERMINAL
 };
 
 enum sb_daemon_state { SB_DAEMON_NONE = 0, SB_DAEMON_STARTING, SB_DAEMON_RUNNING, SB_DAEMON_EXITED };
