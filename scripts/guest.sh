@@ -4,7 +4,7 @@
 # QEMU without a network. The tree is built in a chroot of the same packages here, since compiling under TCG is slow.
 # usage: guest.sh SUITE [PART…]     SUITE: bookworm, trixie; PART: of scripts/guest-inside.sh, default all of them;
 #                                  plain: with no systemd, PID 1 being a shell
-#        guest.sh SUITE --root      makes its root folder only and prints the path
+#        guest.sh SUITE --root      makes its root folder only and prints the path; --tree: the tree built in it
 # The machine's packages are kept below ${XDG_CACHE_HOME:-~/.cache}/libsandbox under a hash of their list, of what
 # is made of them, and of the week.
 # GUEST_ACCEL=kvm: where KVM works (it is not tried by itself: a /dev/kvm that opens may still run nothing).
@@ -119,13 +119,18 @@ UNIT
 
 key=$(printf '%s %s %s %s' "$suite" "$packages" "$(date -u +%G-%V)" "$(declare -f make_initrd make_base)" | sha256sum | cut -c1-16)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/libsandbox
+mkdir -p "$cache"
 base=$cache/guest-$suite-$key
 
-# The tree, built by the machine's own compiler, with the large test image beside it: there is no network inside.
+# The tree, built by the machine's own compiler, with the large test image beside it: there is no network inside. Kept under a hash of all of it,
+# the last two of each suite.
 build_tree() {
-    mkdir -p "$work/upper/src" "$work/work" "$work/root"
-    tar -cf - --exclude='./build*' --exclude=./.git . | tar -C "$work/upper/src" --no-same-owner -xf -
-    ./tests/images/debian.sh >/dev/null && mkdir -p "$work/upper/src/cache/libsandbox" && cp "$(./tests/images/debian.sh)" "$work/upper/src/cache/libsandbox/"
+    local work=$tree.new debian
+    debian=$(./tests/images/debian.sh)
+    rm -rf --one-file-system "$work"
+    mkdir -p "$work/upper/src/cache/libsandbox" "$work/work" "$work/root"
+    own_files | tar -C "$work/upper/src" --no-same-owner -xf -
+    cp "$debian" "$work/upper/src/cache/libsandbox/"
     chmod -R go+rX "$work/upper/src"
     cat >"$work/inside" <<'INSIDE'
 set -eu
@@ -138,7 +143,21 @@ exec chroot "$work/root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME
         { ninja -C build meson-test-prereq >>build.log 2>&1 || :; } || { tail -n 40 build.log; exit 1; }
     ln cache/libsandbox/debian-*.tar build/tests/integration/debian.tar # where image-tools looks for one'
 INSIDE
-    base=$base work=$work unshare --mount --pid --fork sh "$work/inside"
+    base=$base work=$work unshare --mount --pid --fork sh "$work/inside" || return
+    mkdir -p "$tree.done"
+    mv "$work/upper/src" "$tree.done/src"
+    rm -rf --one-file-system "$work"
+    mv "$tree.done" "$tree"
+    find "$cache" -maxdepth 1 -name "tree-$suite-*" ! -name '*.*' -printf '%T@ %p\n' | sort -rn | tail -n +3 | cut -d' ' -f2- |
+        xargs -r rm -rf --one-file-system
+}
+
+own_files() { tar --sort=name --owner=0 --group=0 --numeric-owner -cf - --exclude='./build*' --exclude=./.git --exclude=__pycache__ "$@" .; }
+
+image() { # FOLDER SIZE OUT
+    truncate -s "$2" "$3.new"
+    mkfs.ext4 -q -F -d "$1" "$3.new"
+    mv "$3.new" "$3"
 }
 
 # One run of the machine; nothing of what it writes stays.
@@ -150,10 +169,10 @@ boot() { # WORD of the kernel's command line, PART…
     : >"$work/status"
     tail -f "$work/out" &
     tail=$!
-    TMPDIR=$work nice timeout -k 10 $((minutes * 60)) qemu-system-x86_64 -machine q35 -accel "$accel" -cpu "$cpu" -smp 2 -m 4096 \
+    TMPDIR=$work timeout -k 10 $((minutes * 60)) qemu-system-x86_64 -machine q35 -accel "$accel" -cpu "$cpu" -smp 2 -m 4096 \
         -nodefaults -no-user-config -display none -no-reboot -serial "file:$work/console" \
         -kernel "$base/vmlinuz" -initrd "$base/initrd" -append "console=ttyS0 quiet panic=-1 $word guest.parts=$(echo "$*" | tr ' ' ,)" \
-        -drive "if=none,id=d0,file=$work/base.img,format=raw,snapshot=on" -device virtio-blk-pci,drive=d0 \
+        -drive "if=none,id=d0,file=$work/root.img,format=raw,snapshot=on" -device virtio-blk-pci,drive=d0 \
         -drive "if=none,id=d1,file=$work/src.img,format=raw,snapshot=on" -device virtio-blk-pci,drive=d1 \
         -device virtio-serial-pci -chardev "file,id=c0,path=$work/out" -device virtserialport,chardev=c0,name=out \
         -chardev "file,id=c1,path=$work/status" -device virtserialport,chardev=c1,name=status \
@@ -172,20 +191,23 @@ boot() { # WORD of the kernel's command line, PART…
     return "$status"
 }
 
+exec 9>"$cache/guest-$suite.lock"
+flock 9 # another run may be making the same
 [ -e "$base" ] || make_base >&2
 [ "${1:-}" != --root ] || { echo "$base/root"; exit 0; }
+begun=$SECONDS
+tree=$cache/tree-$suite-$({ echo "$key"; own_files --mtime=@0; } | sha256sum | cut -c1-16)
+[ -e "$tree" ] || { echo "==> building for $suite" && build_tree; } >&2 || exit
+touch "$tree"
+[ "${1:-}" != --tree ] || { echo "$tree/src"; exit 0; }
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/guest-XXXXXX")
 trap 'rm -rf --one-file-system "$work"' EXIT
 trap 'exit 130' INT TERM
-begun=$SECONDS
-echo "==> building for $suite"
-build_tree
-truncate -s 6G "$work/base.img"
-mkfs.ext4 -q -d "$base/root" "$work/base.img"
-truncate -s 3G "$work/src.img"
-mkfs.ext4 -q -d "$work/upper/src" "$work/src.img"
-rm -rf --one-file-system "$work/upper"
-echo "==> built in $((SECONDS - begun)) s; booting $suite"
+[ -e "$base/root.img" ] || image "$base/root" 6G "$base/root.img"
+[ -e "$tree/src.img" ] || image "$tree/src" 3G "$tree/src.img"
+for name in "$base/root.img" "$tree/src.img"; do ln "$name" "$work/" 2>/dev/null || cp --sparse=always "$name" "$work/"; done
+flock -u 9
+echo "==> made in $((SECONDS - begun)) s; booting $suite"
 failed=0
 case "$*" in
 plain*) boot guest.plain "$@" || failed=1 ;;
