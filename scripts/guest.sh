@@ -16,7 +16,7 @@ shift
 for tool in mmdebstrap qemu-system-x86_64 mkfs.ext4 busybox modprobe; do
     command -v $tool >/dev/null || { echo "guest: needs $tool: ./scripts/setup.sh test deep" >&2; exit 2; }
 done
-minutes=${GUEST_MINUTES:-40} # of each boot
+minutes=${GUEST_MINUTES:-90} # of each boot
 packages=$(sed -n 's/^\(build\|run\|test\|guest\): //p' scripts/packages | tr ' \n' ',,' | sed 's/,*$//')
 
 # What boots: busybox and the modules that the disks and the channel need, which are not in every kernel.
