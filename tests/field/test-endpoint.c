@@ -81,7 +81,7 @@ START_TEST(endpoint_f31)
     ck_assert_int_eq(ports_processes("sandbox-init", &init, 1), 1);
     begin = box_now();
     ck_assert_int_eq(kill(init, SIGKILL), 0);
-    sbtest_ok(sandbox_events_read(events, 5000, &event, &error), &error);
+    sbtest_ok(sandbox_events_read(events, sbtest_slowly(5000), &event, &error), &error);
     ck_assert_int_lt(box_now() - begin, sbtest_slowly(1000));
     ck_assert_int_eq(sandbox_event_get_type(event), SANDBOX_EVENT_FAILED);
     ck_assert_str_eq(sandbox_event_get_id(event), sandbox_get_id(sandbox));
@@ -306,7 +306,7 @@ START_TEST(endpoint_f42_last_word)
     }
     ck_assert_str_eq(text, "hi");
     await_active(1);
-    sbtest_ok(sandbox_stop(sandbox, 5000, 10000, &error), &error);
+    sbtest_ok(sandbox_stop(sandbox, 5000, sbtest_slowly(10000), &error), &error);
     ck_assert_int_eq(recv(fd, text, sizeof text, MSG_WAITALL), 3);
     ck_assert_str_eq(text, "bye");
     close(fd);
@@ -329,7 +329,7 @@ START_TEST(endpoint_f44)
     ck_assert_int_eq(sandbox_forward_open(sandbox, PORT, ntohs(address.sin_port), &forward, &error), SANDBOX_EBUSY);
     ck_assert_ptr_nonnull(strstr(sandbox_error_get_message(error), number));
     error = sandbox_error_unref(error);
-    sbtest_ok(sandbox_dial(sandbox, PORT, 5000, &fd, &error), &error);
+    sbtest_ok(sandbox_dial(sandbox, PORT, sbtest_slowly(5000), &fd, &error), &error);
     ck_assert(ports_echoes(fd));
     close(fd);
     close(taken);

@@ -129,7 +129,7 @@ START_TEST(library_f71)
 
         options.stdout_fd = p[1];
         sbtest_ok(sandbox_exec(sandbox, BOX_ARGV("echo", "x"), &options, &exec, &error), &error);
-        sbtest_ok(sandbox_exec_wait(exec, 5000, NULL, &error), &error);
+        sbtest_ok(sandbox_exec_wait(exec, sbtest_slowly(5000), NULL, &error), &error);
         sandbox_exec_unref(exec);
     }
     sbtest_ok(sandbox_delete(sandbox, 10000, &error), &error);

@@ -114,7 +114,7 @@ START_TEST(life_f31)
     begun = box_now();
     ck_assert_int_eq(kill(init, SIGKILL), 0);
     /* the command's end is told, without an exit code made up */
-    sbtest_ok(sandbox_exec_wait(exec, 5000, &result, &error), &error);
+    sbtest_ok(sandbox_exec_wait(exec, sbtest_slowly(5000), &result, &error), &error);
     ck_assert_int_eq(result.kind, SANDBOX_EXEC_LOST);
     ck_assert_int_eq(result.code, -1);
     for (int i = 0; i < 100 && state_of(sandbox) != SANDBOX_STATE_FAILED; i++)

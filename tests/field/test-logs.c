@@ -160,7 +160,7 @@ START_TEST(exec_f07_journal)
     text = text_from(exec, 0, 1);
     ck_assert_str_eq(text, "ready\n");
     free(text);
-    sbtest_ok(sandbox_exec_wait(exec, 5000, &result, &error), &error);
+    sbtest_ok(sandbox_exec_wait(exec, sbtest_slowly(5000), &result, &error), &error);
     ck_assert_int_eq(result.code, 7);
     ck_assert_int_lt(box_now() - begun, sbtest_slowly(10000));
     sandbox_exec_unref(exec);
@@ -187,7 +187,7 @@ START_TEST(exec_f10)
     sbtest_ok(sandbox_exec_open(sandbox, id, &exec, &error), &error);
     sbtest_fails(sandbox_exec_wait(exec, 0, &result, &error), SANDBOX_ETIMEDOUT, &error);
     sbtest_ok(sandbox_exec_kill(exec, SIGKILL, 0, &error), &error);
-    sbtest_ok(sandbox_exec_wait(exec, 5000, &result, &error), &error);
+    sbtest_ok(sandbox_exec_wait(exec, sbtest_slowly(5000), &result, &error), &error);
     ck_assert_int_eq(result.kind, SANDBOX_EXEC_KILLED);
     sandbox_exec_unref(exec);
 }

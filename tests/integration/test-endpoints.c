@@ -142,7 +142,7 @@ START_TEST(half_close_big)
     snprintf(bytes, sizeof bytes, "%d", BIG);
     server = ports_serve(sandbox, PORT, _i < 2 ? "push" : "echo", bytes, &out);
     if (_i & 1) {
-        sbtest_ok(sandbox_dial(sandbox, PORT, 5000, &fd, &error), &error);
+        sbtest_ok(sandbox_dial(sandbox, PORT, sbtest_slowly(5000), &fd, &error), &error);
     } else {
         forward = open_forward(&port);
         fd = ports_connect(port);

@@ -117,7 +117,7 @@ START_TEST(events_life)
     sbtest_ok(sandbox_start(sandbox, 10000, &error), &error);
     ck_assert_int_eq(box_code(sandbox, NULL, "exit 7"), 7);
     ck_assert_int_eq(poll(&(struct pollfd){ .fd = sandbox_events_get_fd(events), .events = POLLIN }, 1, 5000), 1);
-    sbtest_ok(sandbox_events_read(events, 5000, &event, &error), &error);
+    sbtest_ok(sandbox_events_read(events, sbtest_slowly(5000), &event, &error), &error);
     ck_assert_int_eq(sandbox_event_get_type(event), SANDBOX_EVENT_CREATED);
     ck_assert_str_eq(sandbox_event_get_id(event), id);
     ck_assert_str_eq(sandbox_event_get_name(event), "lively");

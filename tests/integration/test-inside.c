@@ -202,7 +202,7 @@ START_TEST(daemon_runs)
     {
         long begun = box_now();
 
-        sbtest_ok(sandbox_stop(sandbox, 5000, 10000, &error), &error);
+        sbtest_ok(sandbox_stop(sandbox, 5000, sbtest_slowly(10000), &error), &error);
         ck_assert_int_lt(box_now() - begun, sbtest_slowly(3000));
     }
     sbtest_ok(sandbox_start(sandbox, 10000, &error), &error);
@@ -297,7 +297,7 @@ START_TEST(dial_echo)
 
     sandbox = box_start(host, NULL);
     server = serve(_i ? "8081" : "80", _i ? "6" : NULL);
-    sbtest_ok(sandbox_dial(sandbox, _i ? 8081 : 80, 5000, &fd, &error), &error);
+    sbtest_ok(sandbox_dial(sandbox, _i ? 8081 : 80, sbtest_slowly(5000), &fd, &error), &error);
     ck_assert_int_ne(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
     ck_assert_int_eq(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
     ck_assert_int_eq(pthread_create(&writer, NULL, write_all, &fd), 0);
@@ -307,7 +307,7 @@ START_TEST(dial_echo)
     ck_assert_uint_eq(got, 128 * 65536); /* and its end came, after half of it was closed */
     close(fd);
     for (int i = 0; i < 300; i++) {
-        sbtest_ok(sandbox_dial(sandbox, _i ? 8081 : 80, 5000, &fd, &error), &error);
+        sbtest_ok(sandbox_dial(sandbox, _i ? 8081 : 80, sbtest_slowly(5000), &fd, &error), &error);
         close(fd);
     }
     sandbox_exec_unref(server);
@@ -325,7 +325,7 @@ START_TEST(dial_nobody)
     error = sandbox_error_unref(error);
     sbtest_fails(sandbox_dial(sandbox, 0, 5000, &fd, &error), SANDBOX_EINVALID, &error);
     sbtest_fails(sandbox_dial(sandbox, 65536, 5000, &fd, &error), SANDBOX_EINVALID, &error);
-    sbtest_ok(sandbox_stop(sandbox, 0, 5000, &error), &error);
+    sbtest_ok(sandbox_stop(sandbox, 0, sbtest_slowly(5000), &error), &error);
     sbtest_fails(sandbox_dial(sandbox, 80, 5000, &fd, &error), SANDBOX_ENOTRUNNING, &error);
 }
 END_TEST

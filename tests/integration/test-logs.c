@@ -112,7 +112,7 @@ START_TEST(log_first_byte_to_last)
     options.position = 4;
     options.streams = 1u << SANDBOX_LOG_STDOUT;
     expect_log(&options, "three\n[ended 1 7 0]");
-    sbtest_ok(sandbox_log_wait(sandbox, "three", 5, 0, 5000, &position, &error), &error);
+    sbtest_ok(sandbox_log_wait(sandbox, "three", 5, 0, sbtest_slowly(5000), &position, &error), &error);
     ck_assert_int_ge(position, 9);
     sbtest_fails(sandbox_log_wait(sandbox, "four", 4, 0, 5000, NULL, &error), SANDBOX_ENOTRUNNING, &error);
     /* stopped, and opened anew */
@@ -136,7 +136,7 @@ START_TEST(log_follow)
     sandbox = box_start(host, daemon_spec("echo ready; while [ ! -e /tmp/go ]; do sleep .05; done; echo gone; sleep 60"));
     options.follow = 1;
     sbtest_ok(sandbox_log_open(sandbox, &options, &log, &error), &error);
-    sbtest_ok(sandbox_log_wait(sandbox, "ready\n", 6, 0, 5000, NULL, &error), &error);
+    sbtest_ok(sandbox_log_wait(sandbox, "ready\n", 6, 0, sbtest_slowly(5000), NULL, &error), &error);
     ck_assert_int_eq(sandbox_log_read(log, 5000, &record, &error), 1);
     ck_assert_int_eq(record.kind, SANDBOX_LOG_STARTED);
     ck_assert_int_eq(sandbox_log_read(log, 5000, &record, &error), 1);

@@ -271,7 +271,7 @@ START_TEST(redteam_init_full)
     for (int i = 0; i < MANY; i++)
         close(fds[i]);
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
-    sbtest_ok(sandbox_dial(sandbox, PORT, 5000, &fd, &error), &error);
+    sbtest_ok(sandbox_dial(sandbox, PORT, sbtest_slowly(5000), &fd, &error), &error);
     ck_assert(ports_echoes(fd));
     close(fd);
     sandbox_exec_unref(echo);

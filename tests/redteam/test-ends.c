@@ -99,7 +99,7 @@ static void expect_failed(struct sandbox_exec *exec, struct sandbox *other, pid_
     char *text, path[64];
     int state;
 
-    sbtest_ok(sandbox_exec_wait(exec, 5000, &result, &error), &error);
+    sbtest_ok(sandbox_exec_wait(exec, sbtest_slowly(5000), &result, &error), &error);
     ck_assert_int_eq(result.kind, SANDBOX_EXEC_LOST);
     ck_assert_int_eq(result.code, -1);
     do {

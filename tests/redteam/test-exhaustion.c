@@ -367,8 +367,8 @@ START_TEST(redteam_c10_handles)
     ck_assert_int_gt(n, 1000);
     ck_assert_int_eq(sandbox_exec_wait(handles[n - 1], 0, &result, NULL), SANDBOX_ETIMEDOUT); /* and not LOST */
     ck_assert_int_eq(box_code(sandbox, NULL, "exit 7"), 7);
-    sbtest_ok(sandbox_stop(sandbox, 5000, 10000, &error), &error);
-    sbtest_ok(sandbox_wait(sandbox, 5000, &result, &error), &error);
+    sbtest_ok(sandbox_stop(sandbox, 5000, sbtest_slowly(10000), &error), &error);
+    sbtest_ok(sandbox_wait(sandbox, sbtest_slowly(5000), &result, &error), &error);
     ck_assert_int_eq(result.kind, SANDBOX_EXEC_EXITED); /* its SIGTERM came through */
     ck_assert_int_eq(result.code, 3);
     while (n > 0)

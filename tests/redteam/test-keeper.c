@@ -285,7 +285,7 @@ START_TEST(init_is_stopped)
     sbtest_fails(sandbox_log_read(log, 200, &record, &error), SANDBOX_ETIMEDOUT, &error);
     ck_assert_int_lt(box_now() - begun, sbtest_slowly(1500));
     ck_assert_int_eq(kill(init, SIGCONT), 0);
-    sbtest_ok(sandbox_log_read(log, 5000, &record, &error), &error); /* the end */
+    sbtest_ok(sandbox_log_read(log, sbtest_slowly(5000), &record, &error), &error); /* the end */
     sandbox_log_close(log);
 }
 END_TEST

@@ -438,7 +438,7 @@ START_TEST(redteam_b17)
         ck_assert_int_eq(found, 1);
         map = box_read(path);
         sbtest_ok(sandbox_exec_kill(exec, SIGKILL, 0, &error), &error);
-        sbtest_ok(sandbox_exec_wait(exec, 5000, NULL, &error), &error);
+        sbtest_ok(sandbox_exec_wait(exec, sbtest_slowly(5000), NULL, &error), &error);
         sandbox_exec_unref(exec);
     }
     line = map;

@@ -105,7 +105,7 @@ START_TEST(redteam_a01)
         struct sandbox_exec *exec = NULL;
 
         if (sandbox_exec(sandbox, BOX_ARGV(box_now() & 1 ? "/tmp/s" : "/tmp/t"), &options, &exec, NULL) == 0)
-            sbtest_ok(sandbox_exec_wait(exec, 5000, NULL, &error), &error);
+            sbtest_ok(sandbox_exec_wait(exec, sbtest_slowly(5000), NULL, &error), &error);
         sandbox_exec_unref(exec);
     }
     for (int i = 0; i < 2; i++) {
