@@ -267,6 +267,27 @@ START_TEST(hostile_records)
 }
 END_TEST
 
+/* A length that no record has is damage, and not a record that is still being written: else nobody would hear that something is missing. */
+START_TEST(impossible_lengths)
+{
+    static const uint32_t lengths[] = { SB_RING_RECORD_MAX, SB_RING_RECORD_MAX + 1, INT32_MAX, UINT32_MAX };
+
+    for (size_t i = 0; i < SB_ELEMENTS(lengths); i++) {
+        struct sb_ring_record record = { .length = htole32(lengths[i]), .stream = SB_RING_STDOUT, .wall_ns = 1 };
+        struct seen seen;
+
+        begin(&newer, 1, 0);
+        add(&newer, SB_RING_STDOUT, "whole", 5);
+        memcpy(newer.bytes + newer.size, &record, sizeof record);
+        memset(newer.bytes + newer.size + sizeof record, 'x', 1000);
+        put("log.0", &newer, newer.size + sizeof record + 1000);
+        read_ring(0, &seen);
+        ck_assert_uint_eq(seen.n, 5);
+        ck_assert_int_eq(seen.damaged, lengths[i] > SB_RING_RECORD_MAX);
+    }
+}
+END_TEST
+
 START_TEST(noise)
 {
     unsigned int seed = 12345;
@@ -289,6 +310,23 @@ START_TEST(noise)
         sb_ring_damage(&ring, &e);
         sb_ring_close(&ring);
     }
+}
+END_TEST
+
+/* What stands where a segment should, and is no file: nobody waits for it, and it is damage. */
+START_TEST(segments_that_are_no_files)
+{
+    struct seen seen;
+
+    ck_assert_int_eq(mkfifoat(dir, "log.0", 0600), 0);
+    read_ring(0, &seen);
+    ck_assert_uint_eq(seen.n, 0);
+    ck_assert_int_eq(seen.damaged, 1);
+    ck_assert_int_eq(unlinkat(dir, "log.0", 0), 0);
+    ck_assert_int_eq(mkdirat(dir, "log.0", 0700), 0);
+    read_ring(0, &seen);
+    ck_assert_uint_eq(seen.n, 0);
+    ck_assert_int_eq(seen.damaged, 1);
 }
 END_TEST
 
@@ -393,7 +431,9 @@ int main(void)
     tcase_add_test(tests, cut_at_every_byte);
     tcase_add_test(tests, every_byte_changed);
     tcase_add_test(tests, hostile_records);
+    tcase_add_test(tests, impossible_lengths);
     tcase_add_test(tests, noise);
+    tcase_add_test(tests, segments_that_are_no_files);
     tcase_add_test(tests, no_ring);
     tcase_add_test(tests, turning_under_the_reader);
     suite_add_tcase(suite, tests);
