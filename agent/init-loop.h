@@ -28,6 +28,7 @@ struct ag_slot {
     int daemon;
     int sent_signal; /* the last signal sent by request */
     int timed_out;
+    int64_t oom_kills; /* of the sandbox, when it was started */
     int64_t until; /* starting, running, killing, dialing: on sb_now_ms(); 0: no bound */
     int64_t kill_until;
     int64_t deadline_ms;

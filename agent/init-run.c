@@ -22,7 +22,7 @@
 enum { START_MS = 5000, KILL_STEP_MS = 2 };
 
 /* Kinds of ends, as in sandbox.h, which init does not include. */
-enum { EXITED = 1, SIGNALLED = 2, DEADLINE = 3, KILLED = 4 };
+enum { EXITED = 1, SIGNALLED = 2, DEADLINE = 3, KILLED = 4, OOM = 5 };
 
 static void drop_leaf(struct ag_slot *s)
 {
@@ -153,6 +153,8 @@ void ag_on_exit_of(struct ag_slot *s, int status, const struct rusage *usage)
     } else {
         s->end.signal = WTERMSIG(status);
         s->end.kind = s->end.signal == s->sent_signal ? KILLED : SIGNALLED;
+        if (s->end.kind == SIGNALLED && s->end.signal == SIGKILL && ag_oom_kills() > s->oom_kills)
+            s->end.kind = OOM; /* counted before the signal is sent */
     }
     if (s->timed_out) {
         s->end.kind = DEADLINE;
@@ -283,6 +285,7 @@ void ag_start(struct ag_slot *s, const struct sb_request *q, int *fds, size_t n_
      * to be dumpable for that, and so open to a daemon that may trace, while it has all rights and no filter. */
     ag_set_oom_score("500");
     ag_loop.daemon_starts += (uint32_t)daemon;
+    s->oom_kills = ag_oom_kills();
     ag_event_started(s); /* before its first byte can be written */
     pid = syscall(SYS_clone3, &args, sizeof args);
     if (pid == 0)

@@ -50,6 +50,9 @@ void ag_leaf_remove(const char *name);
  * end, or -errno. */
 int ag_pty_open(const struct sb_window *window);
 
+/* init-oom.c: how many were killed for want of memory in this sandbox, ever; 0 where nothing counts them. */
+int64_t ag_oom_kills(void);
+
 /* init-user.c: "UID[:GID]" or names of the root's own /etc/passwd and /etc/group. 0 or -errno (ENOENT: no such name). */
 int ag_resolve_user(const char *user, uid_t *ret_uid, gid_t *ret_gid);
 

@@ -103,7 +103,8 @@ static const struct sb_plan *load_plan(void)
 /* The library sends BEGIN once it holds our pidfd, so that we can't have been reaped, and our pid reused, before. */
 static void wait_begin(void)
 {
-    static const enum sb_stage_fd leaves[SB_BEGIN_CGROUPS] = { SB_FD_CGROUP_TOP, SB_FD_CGROUP_EXEC, SB_FD_CGROUP_DAEMON };
+    static const enum sb_stage_fd numbers[1 + SB_BEGIN_CGROUPS] = { SB_FD_MEMORY, SB_FD_CGROUP_TOP, SB_FD_CGROUP_EXEC, SB_FD_CGROUP_DAEMON };
+    const enum sb_stage_fd *number;
     struct pollfd p = { .fd = SB_FD_CONTROL, .events = POLLIN };
     struct sb_control message;
     int fds[4];
@@ -113,8 +114,9 @@ static void wait_begin(void)
         ag_receive(SB_FD_CONTROL, &message, sizeof message, fds, &n_fds) != (ssize_t)sizeof message ||
         message.type != SB_CONTROL_BEGIN)
         _exit(1);
-    for (size_t i = 0; i < n_fds; i++) {
-        if (dup3(fds[i], leaves[i], O_CLOEXEC) < 0) /* inherited: by init, by number */
+    number = message.pid ? numbers : numbers + 1;
+    for (size_t i = 0; i < n_fds && number < numbers + SB_ELEMENTS(numbers); i++) {
+        if (dup3(fds[i], *number++, O_CLOEXEC) < 0) /* inherited: by init, by number */
             ag_die("cgroup", errno, "the cgroups can't be taken");
         sb_close(fds[i]);
     }

@@ -289,6 +289,8 @@ static void take_end(struct search *s, const struct sandbox_log_record *record)
         snprintf(s->end, sizeof s->end, "was never executed");
     else if (record->exec_kind == SANDBOX_EXEC_EXITED)
         snprintf(s->end, sizeof s->end, "exited with %d", record->code);
+    else if (record->exec_kind == SANDBOX_EXEC_OOM)
+        snprintf(s->end, sizeof s->end, "was killed for want of memory");
     else
         snprintf(s->end, sizeof s->end, "ended by signal %d", record->signal);
 }

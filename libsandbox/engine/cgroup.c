@@ -553,26 +553,23 @@ int sb_cgroups_remove(const json_t *folders, const char *id)
     return first_error;
 }
 
-int64_t sb_cgroups_oom_kills(const json_t *folders, const char *id)
+int sb_cgroups_open_memory(const json_t *folders, const char *id)
 {
     static const char *const files[] = { "memory.events", "memory.oom_control" }; /* v2, v1: both have a line "oom_kill N" */
-    int64_t kills = 0;
     const json_t *folder;
+    int fd = -1;
     size_t i;
 
     json_array_foreach(folders, i, folder)
     {
         const char *path = json_string_value(folder);
 
-        for (size_t f = 0; f < SB_ELEMENTS(files) && is_ours(path, id); f++) {
-            SB_FREE char *text = NULL;
-            const char *line;
+        for (size_t f = 0; f < SB_ELEMENTS(files) && fd < 0 && is_ours(path, id); f++) {
             char file[4300];
 
             snprintf(file, sizeof file, "%s/%s", path, files[f]);
-            if (!sb_read_file(AT_FDCWD, file, 4096, &text, NULL) && (line = strstr(text, "oom_kill ")))
-                kills += strtoll(line + strlen("oom_kill "), NULL, 10);
+            fd = open(file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
         }
     }
-    return kills;
+    return fd;
 }

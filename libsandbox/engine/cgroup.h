@@ -49,7 +49,7 @@ int sb_cgroups_kill(const json_t *folders, const char *id);
  * or /libsandbox-ID.scope/box[/leaf] are touched; the scope's end is waited for. 0 or -errno. */
 int sb_cgroups_remove(const json_t *folders, const char *id);
 
-/* How often the kernel killed for want of memory in a sandbox's groups; 0 where none tells. */
-int64_t sb_cgroups_oom_kills(const json_t *folders, const char *id);
+/* The file that counts whom the kernel killed in a sandbox's groups for want of memory (SB_FD_MEMORY); -1: there is none. */
+int sb_cgroups_open_memory(const json_t *folders, const char *id);
 
 #endif

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -29,9 +28,6 @@ static void take_end(struct sb_local_exec *x, const struct sb_reply *reply)
     x->result.user_us = reply->user_us;
     x->result.system_us = reply->system_us;
     x->result.max_rss = reply->max_rss;
-    if (x->result.kind == SANDBOX_EXEC_SIGNALLED && x->result.signal == SIGKILL && x->cgroups &&
-        sb_cgroups_oom_kills(x->cgroups, x->id) > x->oom_kills)
-        x->result.kind = SANDBOX_EXEC_OOM;
 }
 
 static int collect(struct sb_exec *exec, struct sandbox_exec_result *ret_result, struct sandbox_error **error)
@@ -89,7 +85,6 @@ static void free_exec(struct sb_exec *exec)
     pthread_mutex_destroy(&x->lock);
     sb_close(exec->fd);
     sb_close(exec->terminal_fd);
-    json_decref(x->cgroups);
     free(x);
 }
 
@@ -156,11 +151,6 @@ static int start_exec(struct sb_engine *engine, const char *id, const struct sb_
         r = check_journal(&record, request, error);
     if (!r)
         r = sb_link_open(engine, id, &x->exec.fd, error);
-    if (!r && record.spec->memory_max) {
-        memcpy(x->id, id, SB_ID_SIZE);
-        x->cgroups = json_incref(json_object_get(record.json, "cgroups"));
-        x->oom_kills = sb_cgroups_oom_kills(x->cgroups, id);
-    }
     if (!r) {
         user = request->user ? strdup(request->user) : sb_default_user(&record);
         workdir = request->workdir ? strdup(request->workdir) : sb_default_workdir(&record);

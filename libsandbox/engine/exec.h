@@ -10,9 +10,6 @@ struct sb_local_exec {
     pthread_mutex_t lock;
     int ended;
     struct sandbox_exec_result result;
-    char id[SB_ID_SIZE];
-    json_t *cgroups;   /* with a memory limit: to tell who was killed for want of memory */
-    int64_t oom_kills; /* when it started */
 };
 
 int sb_local_exec_new(struct sb_local_exec **ret, struct sandbox_error **error);

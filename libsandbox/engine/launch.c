@@ -186,39 +186,40 @@ static int go_without_scope(struct sb_engine *engine, struct sb_launch *launch, 
     return r ? r : start_program(engine, launch, record, e, &report, error);
 }
 
-/* BEGIN, with the cgroups in the order of plan.h. */
+/* BEGIN, with the descriptors in the order of plan.h. */
 static int send_begin(const struct sb_launch *launch, const struct sb_record *record, struct sandbox_error **error)
 {
     const json_t *cgroups = json_object_get(record->json, "cgroups");
-    struct sb_control begin = { .type = SB_CONTROL_BEGIN };
-    int leaves[SB_BEGIN_CGROUPS], n = 0, r = 0;
+    int fds[1 + SB_BEGIN_CGROUPS] = { sb_cgroups_open_memory(cgroups, record->id) }, n = fds[0] >= 0, r = 0;
+    struct sb_control begin = { .type = SB_CONTROL_BEGIN, .pid = n };
     union {
         struct cmsghdr header;
-        char space[CMSG_SPACE(sizeof leaves)];
+        char space[CMSG_SPACE(sizeof fds)];
     } control = { 0 };
     struct iovec iov = { &begin, sizeof begin };
     struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 
-    for (; sb_cgroups_has_leaves(cgroups) && n < SB_BEGIN_CGROUPS; n++) {
-        const char *path = json_string_value(json_array_get(cgroups, (size_t)n));
+    for (size_t i = 0; sb_cgroups_has_leaves(cgroups) && i < SB_BEGIN_CGROUPS; i++, n++) {
+        const char *path = json_string_value(json_array_get(cgroups, i));
 
-        leaves[n] = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (leaves[n] < 0) {
+        fds[n] = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fds[n] < 0) {
             r = sb_fail_errno(error, errno, "cgroup", "%s can't be opened", path);
             break;
         }
     }
     if (n) {
+        size_t size = (size_t)n * sizeof *fds;
+
         msg.msg_control = control.space;
-        msg.msg_controllen = sizeof control.space;
-        control.header =
-            (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof leaves) };
-        memcpy(CMSG_DATA(&control.header), leaves, sizeof leaves);
+        msg.msg_controllen = CMSG_SPACE(size);
+        control.header = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(size) };
+        memcpy(CMSG_DATA(&control.header), fds, size);
     }
     if (!r && SB_RETRY(sendmsg(launch->control, &msg, MSG_NOSIGNAL)) < 0)
         r = sb_fail_errno(error, errno, "stage", "the stage ended early");
     while (n > 0)
-        sb_close(leaves[--n]);
+        sb_close(fds[--n]);
     return r;
 }
 

@@ -622,8 +622,7 @@ SANDBOX_API int sandbox_exec_take_stderr(struct sandbox_exec *exec, int *ret_fd,
  * A further handle of an exec by its whole id, from any process, while it runs or after: it waits and kills as the first one does, and
  * any number of them tell the same end. It has no pipes (take_…: EINVALID). The ends of the last 1,024 commands are known as long as the
  * sandbox runs; in a sandbox with a daemon or of lifetime detached, the last 1,800 or more also after it ended, and then a command that was
- * running is SANDBOX_EXEC_LOST. One killed for want of memory is SANDBOX_EXEC_OOM to the handle that started it, and SIGNALLED by SIGKILL to
- * those opened by id, to sandbox_wait() and in the log. ENOTFOUND: no such exec, or forgotten.
+ * running is SANDBOX_EXEC_LOST. ENOTFOUND: no such exec, or forgotten.
  * The caller owns the handle. Since 0.1.
  */
 SANDBOX_API int sandbox_exec_open(struct sandbox *sandbox, const char *id, struct sandbox_exec **ret_exec, struct sandbox_error **error);

@@ -37,9 +37,10 @@ enum sb_stage_fd {
     SB_FD_CGROUP_EXEC = 13,
     SB_FD_CGROUP_DAEMON = 14,
     SB_FD_NULL = 15,        /* /dev/null of the host, for stdin */
-    SB_FD_STAGE_END = 16,
-    SB_FD_PROC = 16,        /* in init: the sandbox's procfs, without masks */
-    SB_FD_OOM_SCORE = 17    /* in init: its own oom_score_adj */
+    SB_FD_MEMORY = 16,      /* where a line "oom_kill N" counts who was killed for want of memory: comes with BEGIN, else /dev/null */
+    SB_FD_STAGE_END = 17,
+    SB_FD_PROC = 17,        /* in init: the sandbox's procfs, without masks */
+    SB_FD_OOM_SCORE = 18    /* in init: its own oom_score_adj */
 };
 
 enum sb_plan_flags {
@@ -95,14 +96,15 @@ struct sb_plan {
 };
 
 /* ---- control socket ---- */
-/* Descriptors that come with BEGIN where the plan has SB_PLAN_CGROUP: top, exec, daemon. The plan is complete and sealed then. */
+/* Descriptors that come with BEGIN: SB_FD_MEMORY's where the message says so, and where the plan has SB_PLAN_CGROUP top, exec, daemon. The plan is
+ * complete and sealed then. */
 #define SB_BEGIN_CGROUPS 3
 
 enum sb_control_type { SB_CONTROL_BEGIN = 1, SB_CONTROL_CLONED, SB_CONTROL_READY, SB_CONTROL_FAILED, SB_CONTROL_COMMIT, SB_CONTROL_OVERLAY };
 
 struct sb_control {
     uint32_t type;
-    int32_t pid;       /* CLONED: of init, in the sender's pid namespace; its pidfd comes along */
+    int32_t pid;       /* CLONED: of init, in the sender's pid namespace; its pidfd comes along. BEGIN: 1: the first descriptor is SB_FD_MEMORY's */
     int32_t sys_errno; /* FAILED */
     char phase[24];    /* FAILED: such as "overlay"; OVERLAY: its kind, its mount's number in pid */
     char detail[228];  /* FAILED: for people; OVERLAY: the reason */
