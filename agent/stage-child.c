@@ -336,8 +336,9 @@ void ag_child_main(struct ag_stage *s)
     ag_child_secrets(s, root);
     enter_root(s, root);
     ag_network_enter(s);
-    /* the sandbox's root has no rights over this network namespace, so low ports are free for everybody */
-    write_sysctl(sys, "net/ipv4/ip_unprivileged_port_start", "0");
+    /* the sandbox's root has no rights over this network namespace, so low ports are free for everybody; the host's own is left as it is */
+    if (s->plan->network != SB_PLAN_NETWORK_HOST)
+        write_sysctl(sys, "net/ipv4/ip_unprivileged_port_start", "0");
     ag_child_masks(procfs, null);
     if (sethostname(SB_PLAN_STRING(s->plan, s->plan->hostname), strlen(SB_PLAN_STRING(s->plan, s->plan->hostname))) < 0)
         ag_die("hostname", errno, "the host name can't be set");

@@ -40,6 +40,8 @@ void ag_network_start(struct ag_stage *s)
 {
     int pair[2];
 
+    if (s->plan->network != SB_PLAN_NETWORK_OWN)
+        return;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         ag_die("network", errno, "no socket");
     s->network_maker = fork();
@@ -60,6 +62,8 @@ void ag_network_enter(struct ag_stage *s)
     size_t n;
     char byte;
 
+    if (s->plan->network == SB_PLAN_NETWORK_HOST)
+        return;
     if (SB_RETRY(poll(&p, 1, -1)) < 0 || ag_receive(s->network, &byte, 1, fds, &n) != 1 || n != 1)
         _exit(1); /* it has said why */
     if (setns(fds[0], CLONE_NEWNET) < 0)
@@ -70,5 +74,6 @@ void ag_network_enter(struct ag_stage *s)
 
 void ag_network_end(struct ag_stage *s)
 {
-    SB_RETRY(waitpid(s->network_maker, NULL, 0));
+    if (s->plan->network == SB_PLAN_NETWORK_OWN)
+        SB_RETRY(waitpid(s->network_maker, NULL, 0));
 }

@@ -112,6 +112,26 @@ int sandbox_spec_set_network(struct sandbox_spec *spec, int network, struct sand
     SET(sb_spec_set_network(spec, network, &failure), error);
 }
 
+int sandbox_spec_set_network_name(struct sandbox_spec *spec, const char *name, struct sandbox_error **error)
+{
+    SET(sb_spec_set_network_name(spec, name, &failure), error);
+}
+
+int sandbox_spec_add_allowed(struct sandbox_spec *spec, const char *rule, struct sandbox_error **error)
+{
+    SET(sb_spec_add_allowed(spec, rule, &failure), error);
+}
+
+int sandbox_spec_add_dns_server(struct sandbox_spec *spec, const char *server, struct sandbox_error **error)
+{
+    SET(sb_spec_add_dns_server(spec, server, &failure), error);
+}
+
+int sandbox_spec_add_port(struct sandbox_spec *spec, int local_port, int port, struct sandbox_error **error)
+{
+    SET(sb_spec_add_port(spec, local_port, port, &failure), error);
+}
+
 int sandbox_spec_set_read_only(struct sandbox_spec *spec, int read_only, struct sandbox_error **error)
 {
     SET(sb_spec_set_read_only(spec, read_only, &failure), error);

@@ -16,7 +16,6 @@ static const char *const mount_types[] = { [SANDBOX_MOUNT_BIND] = "bind", [SANDB
                                           [SANDBOX_MOUNT_OVERLAY] = "overlay" };
 static const char *const secrets_modes[] = { "ignore", "warn", "refuse", "hide" };
 static const char *const lifetimes[] = { [SANDBOX_LIFETIME_OWNED] = "owned", [SANDBOX_LIFETIME_DETACHED] = "detached" };
-static const char *const networks[] = { [SANDBOX_NETWORK_NONE] = "none" };
 
 /* ---- writing: each returns 0 or -1 when memory is short ---- */
 
@@ -131,7 +130,7 @@ json_t *sb_spec_to_json(const struct sandbox_spec *spec)
         put(object, "secrets", secrets_to_json(spec)) || put(object, "fuse", json_boolean(spec->fuse)) ||
         put(object, "read_only", json_boolean(spec->read_only)) ||
         put(object, "lifetime", json_string(lifetimes[spec->lifetime])) ||
-        put(object, "network", json_string(networks[spec->network])) ||
+        sb_spec_network_to_json(spec, object) ||
         put(object, "memory_max", json_integer(spec->memory_max)) || put(object, "pids_max", json_integer(spec->pids_max)) ||
         put(object, "cpu_max", json_integer(spec->cpu_max)) || put(object, "log_max", json_integer(spec->log_max)) ||
         put(object, "life", sb_spec_life_to_json(&spec->life))) {
@@ -199,12 +198,6 @@ static int read_lifetime(struct sandbox_spec *spec, const char *key, const json_
 {
     (void)key;
     return sb_spec_set_lifetime(spec, index_of(lifetimes, SB_ELEMENTS(lifetimes), value), error);
-}
-
-static int read_network(struct sandbox_spec *spec, const char *key, const json_t *value, struct sandbox_error **error)
-{
-    (void)key;
-    return sb_spec_set_network(spec, index_of(networks, SB_ELEMENTS(networks), value), error);
 }
 
 /* All the members of an array as an argv. */
@@ -362,7 +355,11 @@ static const struct member members[] = {
     { "fuse", .set_flag = sb_spec_set_fuse },
     { "read_only", .set_flag = sb_spec_set_read_only },
     { "lifetime", .read = read_lifetime },
-    { "network", .read = read_network },
+    { "network", .read = sb_spec_read_network },
+    { "network_name", .read = sb_spec_read_network_name },
+    { "allowed", .read = sb_spec_read_allowed },
+    { "dns", .read = sb_spec_read_dns },
+    { "ports", .read = sb_spec_read_ports },
     { "memory_max", .set_int = sb_spec_set_memory_max },
     { "pids_max", .set_int = sb_spec_set_pids_max },
     { "cpu_max", .set_int = sb_spec_set_cpu_max },

@@ -61,6 +61,7 @@ struct sandbox_spec *sb_spec_free(struct sandbox_spec *spec)
         free(spec->mounts[i].owner);
     }
     free(spec->mounts);
+    sb_spec_network_clear(spec);
     free(spec);
     return NULL;
 }
@@ -166,6 +167,8 @@ struct sandbox_spec *sb_spec_copy(const struct sandbox_spec *spec)
         failed = put_mount(copy, m->source, m->target, &options);
     }
     failed = failed || sb_spec_life_copy(&copy->life, &spec->life);
+    if (!failed)
+        failed = sb_spec_network_copy(copy, spec);
     if (failed)
         return sb_spec_free(copy);
     copy->capabilities = spec->capabilities;
@@ -173,7 +176,6 @@ struct sandbox_spec *sb_spec_copy(const struct sandbox_spec *spec)
     copy->fuse = spec->fuse;
     copy->read_only = spec->read_only;
     copy->lifetime = spec->lifetime;
-    copy->network = spec->network;
     copy->memory_max = spec->memory_max;
     copy->pids_max = spec->pids_max;
     copy->cpu_max = spec->cpu_max;
@@ -337,14 +339,6 @@ int sb_spec_set_lifetime(struct sandbox_spec *spec, int lifetime, struct sandbox
     if (lifetime != SANDBOX_LIFETIME_OWNED && lifetime != SANDBOX_LIFETIME_DETACHED)
         return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "lifetime"), "lifetime is not a sandbox_lifetime");
     spec->lifetime = lifetime;
-    return 0;
-}
-
-int sb_spec_set_network(struct sandbox_spec *spec, int network, struct sandbox_error **error)
-{
-    if (network != SANDBOX_NETWORK_NONE)
-        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "network"), "network is not a sandbox_network");
-    spec->network = network;
     return 0;
 }
 

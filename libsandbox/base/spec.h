@@ -22,6 +22,11 @@ struct sb_mount {
     char *owner; /* "UID:GID" in its shortest form; NULL: none */
 };
 
+struct sb_port {
+    int port;       /* of the sandbox */
+    int local_port; /* on 127.0.0.1; 0: any */
+};
+
 struct sandbox_spec {
     char *name;     /* NULL: none */
     char *image;    /* never NULL: "host" by default */
@@ -42,7 +47,12 @@ struct sandbox_spec {
     int fuse;
     int read_only;
     int lifetime;
-    int network;
+    int network;          /* enum sandbox_network */
+    char *network_name;   /* NAMED */
+    char **allowed, **dns; /* NULL-terminated; NULL: none */
+    size_t n_allowed, n_dns;
+    struct sb_port *ports;
+    size_t n_ports;
     int64_t memory_max, pids_max, cpu_max; /* 0: none / default */
     int64_t log_max;                       /* 0: default */
     struct sb_spec_life life;
@@ -80,9 +90,25 @@ int sb_spec_set_cpu_max(struct sandbox_spec *spec, int64_t millicpus, struct san
 int sb_spec_set_log_max(struct sandbox_spec *spec, int64_t bytes, struct sandbox_error **error);
 int sb_spec_set_lifetime(struct sandbox_spec *spec, int lifetime, struct sandbox_error **error);
 int sb_spec_set_network(struct sandbox_spec *spec, int network, struct sandbox_error **error);
+int sb_spec_set_network_name(struct sandbox_spec *spec, const char *name, struct sandbox_error **error);
+int sb_spec_add_allowed(struct sandbox_spec *spec, const char *rule, struct sandbox_error **error);
+int sb_spec_add_dns_server(struct sandbox_spec *spec, const char *server, struct sandbox_error **error);
+int sb_spec_add_port(struct sandbox_spec *spec, int local_port, int port, struct sandbox_error **error);
 int sb_spec_set_read_only(struct sandbox_spec *spec, int read_only, struct sandbox_error **error);
 int sb_spec_set_secrets(struct sandbox_spec *spec, int mode, const char *const *patterns, struct sandbox_error **error);
 int sb_spec_add_mount(struct sandbox_spec *spec, const struct sandbox_mount_options *mount, struct sandbox_error **error);
+/* ---- spec-network.c ---- */
+extern const char *const sb_network_kinds[]; /* by enum sandbox_network */
+extern const size_t sb_network_kinds_count;
+int sb_check_allowed(const char *rule, struct sandbox_error **error);
+int sb_check_allowed_list(const char *const *rules, struct sandbox_error **error); /* NULL-terminated */
+void sb_spec_network_clear(struct sandbox_spec *spec);
+int sb_spec_network_copy(struct sandbox_spec *to, const struct sandbox_spec *from); /* 0, or -1 when memory is short */
+int sb_spec_network_to_json(const struct sandbox_spec *spec, json_t *object); /* 0, or not when memory is short */
+typedef int sb_spec_read_fn(struct sandbox_spec *spec, const char *key, const json_t *value, struct sandbox_error **error);
+sb_spec_read_fn sb_spec_read_network, sb_spec_read_network_name, sb_spec_read_allowed, sb_spec_read_dns, sb_spec_read_ports;
+json_t *sb_strings_to_json(char *const *list, size_t n);
+
 /* "SYS_ADMIN" or "CAP_SYS_ADMIN" in any case → its number, else -1. */
 int sb_capability_from_name(const char *name);
 /* "SYS_ADMIN" or NULL */

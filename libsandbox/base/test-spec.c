@@ -95,11 +95,18 @@ static void fill(void)
     accepted(sb_spec_add_mount(spec, &bind, &error));
     accepted(sb_spec_add_mount(spec, &volume, &error));
     accepted(sb_spec_add_mount(spec, &tmpfs, &error));
+    accepted(sb_spec_set_network(spec, SANDBOX_NETWORK_PROXY, &error));
+    accepted(sb_spec_add_allowed(spec, "*.example.org:8080", &error));
+    accepted(sb_spec_add_allowed(spec, "192.0.2.0/24:*", &error));
+    accepted(sb_spec_add_allowed(spec, "*.example.org:8080", &error));
+    accepted(sb_spec_add_dns_server(spec, "192.0.2.53:5353", &error));
+    accepted(sb_spec_add_port(spec, 0, 80, &error));
+    accepted(sb_spec_add_port(spec, 8081, 81, &error));
 }
 
 static const char filled[] =
-    "{\"capabilities\":[\"SYS_ADMIN\",\"CHECKPOINT_RESTORE\"],\"cpu_max\":10,"
-    "\"daemon\":[\"/bin/layerfs\",\"--mount\",{\"base64\":\"//4=\"},\"\"],\"env\":[\"PATH=/bin\",{\"base64\":\"T0REPWE9Yv8=\"}],"
+    "{\"allowed\":[\"*.example.org:8080\",\"192.0.2.0/24:*\"],\"capabilities\":[\"SYS_ADMIN\",\"CHECKPOINT_RESTORE\"],\"cpu_max\":10,"
+    "\"daemon\":[\"/bin/layerfs\",\"--mount\",{\"base64\":\"//4=\"},\"\"],\"dns\":[\"192.0.2.53:5353\"],\"env\":[\"PATH=/bin\",{\"base64\":\"T0REPWE9Yv8=\"}],"
     "\"fuse\":true,\"hostname\":\"host-1.example\",\"idempotency_key\":\"job:7\",\"image\":\"debian\",\"labels\":{\"a\":\"\",\"z\":\"caf\xc3\xa9\"},"
     "\"life\":{\"end_grace_ms\":0,\"health\":{\"argv\":[\"/bin/ok\"],"
     "\"interval_ms\":1000,\"retries\":2,\"start_interval_ms\":50,\"start_period_ms\":100,\"timeout_ms\":500,\"user\":\"1:1\"},"
@@ -108,17 +115,19 @@ static const char filled[] =
     "{\"max_bytes\":0,\"owner\":\"\",\"read_only\":true,\"source\":{\"base64\":\"L3Nydi//L2lu\"},\"target\":\"/in\",\"type\":\"bind\"},"
     "{\"max_bytes\":0,\"owner\":\"\",\"read_only\":false,\"source\":\"store\",\"target\":\"/store\",\"type\":\"volume\"},"
     "{\"max_bytes\":1048576,\"owner\":\"\",\"read_only\":false,\"source\":\"\",\"target\":\"/scratch\",\"type\":\"tmpfs\"}],"
-    "\"name\":\"box.1\",\"network\":\"none\",\"pids_max\":4194304,\"read_only\":true,\"secrets\":{\"mode\":\"ignore\","
+    "\"name\":\"box.1\",\"network\":\"proxy\",\"network_name\":\"\",\"pids_max\":4194304,"
+    "\"ports\":[{\"local_port\":0,\"port\":80},{\"local_port\":8081,\"port\":81}],"
+    "\"read_only\":true,\"secrets\":{\"mode\":\"ignore\","
     "\"patterns\":[]},\"user\":\"1000:nogroup\","
     "\"workdir\":\"/work/../tmp\"}";
 static const char empty[] =
-    "{\"capabilities\":[],\"cpu_max\":0,\"daemon\":[],\"env\":[],\"fuse\":false,\"hostname\":\"\","
+    "{\"allowed\":[],\"capabilities\":[],\"cpu_max\":0,\"daemon\":[],\"dns\":[],\"env\":[],\"fuse\":false,\"hostname\":\"\","
     "\"idempotency_key\":\"\",\"image\":\"host\",\"labels\":{},"
     "\"life\":{\"end_grace_ms\":10000,\"health\":{\"argv\":[],"
     "\"interval_ms\":0,\"retries\":0,\"start_interval_ms\":0,\"start_period_ms\":0,\"timeout_ms\":0,\"user\":\"\"},"
     "\"idle_end\":\"stop\",\"idle_ms\":0,\"restart\":\"no\",\"restart_max\":0,\"ttl_end\":\"stop\",\"ttl_ms\":0},"
-    "\"lifetime\":\"owned\",\"log_max\":0,\"memory_max\":0,\"mounts\":[],\"name\":\"\",\"network\":\"none\","
-    "\"pids_max\":0,\"read_only\":false,\"secrets\":{\"mode\":\"ignore\",\"patterns\":[]},"
+    "\"lifetime\":\"owned\",\"log_max\":0,\"memory_max\":0,\"mounts\":[],\"name\":\"\",\"network\":\"none\",\"network_name\":\"\","
+    "\"pids_max\":0,\"ports\":[],\"read_only\":false,\"secrets\":{\"mode\":\"ignore\",\"patterns\":[]},"
     "\"user\":\"\",\"workdir\":\"\"}";
 
 static void round_trip(const char *expected)
@@ -153,6 +162,24 @@ START_TEST(a_full_spec_round_trips)
 {
     fill();
     round_trip(filled);
+}
+END_TEST
+
+START_TEST(a_named_network_round_trips)
+{
+    SB_JSON json_t *json = NULL;
+    struct sandbox_spec *back = NULL;
+
+    accepted(sb_spec_set_network_name(spec, "team", &error));
+    json = sb_spec_to_json(spec);
+    accepted(sb_spec_from_json(json, &back, &error));
+    ck_assert_int_eq(back->network, SANDBOX_NETWORK_NAMED);
+    ck_assert_str_eq(back->network_name, "team");
+    sb_spec_free(back);
+    accepted(sb_spec_set_network(spec, SANDBOX_NETWORK_NONE, &error));
+    ck_assert_ptr_null(spec->network_name);
+    json_object_set_new(json, "network", json_string("host"));
+    refused(sb_spec_from_json(json, &back, &error), SANDBOX_EDAMAGED, "network_name");
 }
 END_TEST
 
@@ -386,7 +413,23 @@ START_TEST(numbers_are_checked)
     refused(sb_spec_set_read_only(spec, -1, &error), SANDBOX_EINVALID, "read_only");
     refused(sb_spec_set_lifetime(spec, 2, &error), SANDBOX_EINVALID, "lifetime");
     refused(sb_spec_set_lifetime(spec, -1, &error), SANDBOX_EINVALID, "lifetime");
-    refused(sb_spec_set_network(spec, 1, &error), SANDBOX_EINVALID, "network");
+    accepted(sb_spec_set_network(spec, SANDBOX_NETWORK_HOST, &error));
+    refused(sb_spec_set_network(spec, SANDBOX_NETWORK_NAMED, &error), SANDBOX_EINVALID, "network");
+    refused(sb_spec_set_network(spec, -1, &error), SANDBOX_EINVALID, "network");
+    refused(sb_spec_set_network_name(spec, "", &error), SANDBOX_EINVALID, "network_name");
+    refused(sb_spec_set_network_name(spec, NULL, &error), SANDBOX_EINVALID, "network_name");
+    accepted(sb_spec_set_network_name(spec, "n", &error));
+    accepted(sb_spec_add_allowed(spec, "*.example.org:8080", &error));
+    refused(sb_spec_add_allowed(spec, "http://example.org", &error), SANDBOX_EINVALID, "allowed");
+    refused(sb_spec_add_allowed(spec, NULL, &error), SANDBOX_EINVALID, "allowed");
+    accepted(sb_spec_add_dns_server(spec, "192.0.2.53:5353", &error));
+    refused(sb_spec_add_dns_server(spec, "dns.example", &error), SANDBOX_EINVALID, "dns");
+    accepted(sb_spec_add_port(spec, 0, 80, &error));
+    accepted(sb_spec_add_port(spec, 8080, 8080, &error));
+    refused(sb_spec_add_port(spec, 0, 80, &error), SANDBOX_EINVALID, "port");
+    refused(sb_spec_add_port(spec, 8080, 81, &error), SANDBOX_EINVALID, "local_port");
+    refused(sb_spec_add_port(spec, 0, 0, &error), SANDBOX_EINVALID, "port");
+    refused(sb_spec_add_port(spec, -1, 82, &error), SANDBOX_EINVALID, "local_port");
 }
 END_TEST
 
@@ -462,7 +505,9 @@ static const struct {
     { "{\"mounts\":[{\"type\":\"bind\",\"source\":\"/a\",\"target\":\"/b\",\"read_only\":false,\"max_bytes\":0,\"owner\":\"1000:0\"}]}", "owner" },
     { "{\"capabilities\":[\"EVERYTHING\"]}", "capability" }, { "{\"capabilities\":[7]}", "capability" }, { "{\"capabilities\":1}", "capabilities" },
     { "{\"fuse\":1}", "fuse" }, { "{\"read_only\":\"true\"}", "read_only" }, { "{\"lifetime\":\"eternal\"}", "lifetime" },
-    { "{\"lifetime\":0}", "lifetime" }, { "{\"network\":\"host\"}", "network" }, { "{\"memory_max\":1}", "memory_max" },
+    { "{\"lifetime\":0}", "lifetime" }, { "{\"network\":\"air\"}", "network" }, { "{\"network\":{}}", "network" },
+    { "{\"network_name\":7}", "network_name" }, { "{\"allowed\":[\"a b\"]}", "allowed" }, { "{\"dns\":[\"x\"]}", "dns" },
+    { "{\"ports\":[{\"port\":0}]}", "port" }, { "{\"memory_max\":1}", "memory_max" },
     { "{\"memory_max\":1.0}", "memory_max" }, { "{\"pids_max\":-1}", "pids_max" }, { "{\"cpu_max\":1}", "cpu_max" },
 };
 
@@ -531,6 +576,7 @@ int main(void)
     tcase_add_checked_fixture(tc, begin, end);
     tcase_add_test(tc, an_empty_spec_round_trips);
     tcase_add_test(tc, a_full_spec_round_trips);
+    tcase_add_test(tc, a_named_network_round_trips);
     tcase_add_test(tc, null_takes_a_value_away);
     tcase_add_test(tc, equal_keys_replace);
     tcase_add_test(tc, names_and_images_are_checked);

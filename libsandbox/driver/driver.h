@@ -18,6 +18,7 @@
  *            -1: none)}, …}
  *  image:   {"digest", "config_digest", "names": [], "bytes", "architecture", "created", "layers": [diff ids], "config": {…}}
  *  report:  {"host": {…}, "entries": [{"feature", "level" ("enforced wrapped advisory impossible"), "probe", "cause", "remedy"}]}
+ *  network: {"name", "kind" ("none nat proxy"), "allowed": [], "dns": []}
  *  volume:  {"name", "path", "created_ms", "kind": "folder disk", "file_system", "bytes" (disk), "owner": "UID:GID" or "", "vm"}
  *  event:   {"type" ("created started daemon-exited exec-started exec-exited stopped failed deleted overrun paused
  *            resumed restarted health ttl idle"), "id", "name", "time_ms",
@@ -226,6 +227,13 @@ struct sb_driver_ops {
     int (*resume)(struct sb_driver *driver, const char *id, struct sb_op **ret_op, struct sandbox_error **error);
     /* From now on, 0: without an end. */
     int (*extend)(struct sb_driver *driver, const char *id, int64_t ttl_ms, struct sb_op **ret_op, struct sandbox_error **error);
+    /* Lists are NULL-terminated, never NULL, and checked. */
+    int (*set_allowed)(struct sb_driver *driver, const char *id, const char *const *rules, struct sandbox_error **error);
+    int (*network_create)(struct sb_driver *driver, const char *name, int kind, const char *const *rules, const char *const *dns,
+                          struct sandbox_error **error);
+    int (*network_set_allowed)(struct sb_driver *driver, const char *name, const char *const *rules, struct sandbox_error **error);
+    int (*network_remove)(struct sb_driver *driver, const char *name, struct sandbox_error **error);
+    int (*network_list)(struct sb_driver *driver, json_t **ret_json, struct sandbox_error **error);
     /* NULL where a host cannot: api/ then fails with EUNSUPPORTED naming the call and the backend. Any slot may be NULL. */
 };
 

@@ -3,6 +3,7 @@
  * at once, the stage is then waited for by steps. Whatever fails, undoes all of it; whoever dies in between leaves a record without
  * a "run" document, which the next open undoes. With an idempotency key it begins with the question whose that is (claims.c). */
 #include "lifetime.h"
+#include "network.h"
 #include "overlay.h"
 
 #include <errno.h>
@@ -172,6 +173,8 @@ static int prepare(struct create *c, const struct sandbox_spec *spec, struct san
         r = volumes;
     if (!r)
         r = check_mounts(engine, spec, error);
+    if (!r)
+        r = sb_network_check(engine, spec, error);
     if (!r)
         r = sb_record_write(&c->record, error);
     sb_folder_unlock(volumes);

@@ -272,7 +272,7 @@ int sb_engine_open_sandbox(struct sb_driver *driver, const char *id, struct sand
 
 /* ---- inspect.c: documents of driver.h ---- */
 struct sb_isolations {
-    json_t *made[48];
+    json_t *made[96];
 };
 /* `status` is what init answered; NULL: it did not. */
 json_t *sb_inspect_document(struct sb_engine *engine, const struct sb_record *record, const struct sb_reply *status,

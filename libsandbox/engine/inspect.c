@@ -166,7 +166,9 @@ static json_t *isolation(const struct sb_engine *engine, const struct sb_record 
     json_object_set_new(j, "mounts", fact("enforced", "locked: their flags and places can't be changed inside"));
     json_object_set_new(j, "seccomp", fact("enforced", "a filter each for commands and daemon"));
     json_object_set_new(j, "capabilities", fact("enforced", "commands have none"));
-    json_object_set_new(j, "network", fact("enforced", "loopback only"));
+    json_object_set_new(j, "network",
+                        spec->network == SANDBOX_NETWORK_HOST ? fact("advisory", "the host's own network, with all that is on it")
+                                                              : fact("enforced", "loopback only"));
     if (binds(spec))
         json_object_set_new(j, "bind_sockets",
                             fact("advisory", "a UNIX socket in a bound folder can be connected to, as its mode lets a stranger"));
@@ -185,7 +187,8 @@ static json_t *isolation(const struct sb_engine *engine, const struct sb_record 
 /* Most sandboxes of a host have the same report: new references to one document. */
 static json_t *shared_isolation(const struct sb_engine *engine, const struct sb_record *record, struct sb_isolations *isolations)
 {
-    size_t kind = record->map.privilege % 3 * 16 + (size_t)binds(record->spec) * 8 + (record->spec->fuse != 0) * 4 +
+    size_t kind = record->map.privilege % 3 * 32 + (record->spec->network == SANDBOX_NETWORK_HOST) * 16 +
+                  (size_t)binds(record->spec) * 8 + (record->spec->fuse != 0) * 4 +
                   (record->spec->pids_max != 0) * 2 + (record->spec->memory_max != 0);
 
     if (!isolations->made[kind])

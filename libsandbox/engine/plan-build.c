@@ -205,6 +205,9 @@ static int fill(struct builder *b, struct sb_engine *engine, const struct sb_rec
         .flags = (spec->fuse ? SB_PLAN_FUSE : 0u) | (spec->read_only ? SB_PLAN_READ_ONLY : 0u) |
                  (spec->lifetime == SANDBOX_LIFETIME_OWNED ? SB_PLAN_OWNED | SB_PLAN_VOLATILE : 0u) |
                  (sb_cgroups_has_leaves(json_object_get(record->json, "cgroups")) ? SB_PLAN_CGROUP : 0u),
+        .network = spec->network == SANDBOX_NETWORK_NONE ? SB_PLAN_NETWORK_OWN
+                   : spec->network == SANDBOX_NETWORK_HOST ? SB_PLAN_NETWORK_HOST
+                                                           : SB_PLAN_NETWORK_GIVEN,
         .daemon_capabilities = spec->daemon ? basic_capabilities | spec->capabilities : 0,
         .nproc_max = spec->pids_max ? (uint64_t)spec->pids_max : DEFAULT_PIDS,
         .shm_max = (uint64_t)(spec->memory_max && spec->memory_max / 2 < SHM_BYTES ? spec->memory_max / 2 : SHM_BYTES),

@@ -276,7 +276,14 @@ enum sandbox_lifetime {
     SANDBOX_LIFETIME_DETACHED = 1 /**< lives on until it is stopped */
 };
 enum sandbox_network {
-    SANDBOX_NETWORK_NONE = 0 /**< its own loopback and nothing else */
+    SANDBOX_NETWORK_NONE = 0,  /**< its own loopback and nothing else */
+    SANDBOX_NETWORK_HOST = 1,  /**< the host's own network: all of its interfaces, its loopback and the services there, its abstract UNIX sockets.
+                                    Nothing is isolated; ports bound inside are bound on the host */
+    SANDBOX_NETWORK_NAT = 2,   /**< outgoing connections through the host's address; the host itself and link-local addresses (a cloud's metadata)
+                                    can't be reached, nobody can connect from outside. IPv4 alone */
+    SANDBOX_NETWORK_PROXY = 3, /**< no route at all: an HTTP and CONNECT proxy, and a DNS server, on the loopback, which let through what
+                                    sandbox_spec_add_allowed() and sandbox_set_allowed() allow */
+    SANDBOX_NETWORK_NAMED = 4  /**< a network of the host that several sandboxes are in: sandbox_spec_set_network_name() */
 };
 enum sandbox_mount_type {
     SANDBOX_MOUNT_BIND = 0,   /**< a folder or file of the host; source is its absolute path. What else is mounted below it stays
@@ -355,8 +362,28 @@ SANDBOX_API int sandbox_spec_set_cpu_max(struct sandbox_spec *spec, int64_t mill
 SANDBOX_API int sandbox_spec_set_log_max(struct sandbox_spec *spec, int64_t bytes, struct sandbox_error **error);
 /** enum sandbox_lifetime. Since 0.1. */
 SANDBOX_API int sandbox_spec_set_lifetime(struct sandbox_spec *spec, int lifetime, struct sandbox_error **error);
-/** enum sandbox_network. Since 0.1. */
+/** enum sandbox_network, but NAMED. EUNSUPPORTED at create where the machine lacks what it needs; the hint names the package. Since 0.1. */
 SANDBOX_API int sandbox_spec_set_network(struct sandbox_spec *spec, int network, struct sandbox_error **error);
+/**
+ * The network of that name (sandbox_network_create()), shared with the other sandboxes in it: one network stack, so that they have the same
+ * addresses and ports and reach each other on the loopback. ENOTFOUND at create. Since 0.1.
+ */
+SANDBOX_API int sandbox_spec_set_network_name(struct sandbox_spec *spec, const char *name, struct sandbox_error **error);
+/**
+ * Network proxy: lets through what a rule names, nothing else. "example.org" is that name and ports 80 and 443; "*.example.org" every name
+ * below it, "*" every name; "192.0.2.1", "192.0.2.0/24", "[2001:db8::1]" addresses; ":8080" behind it another port, ":*" any. A name's
+ * addresses must be of the public internet, or allowed by a rule with an address. Rules stay when the kind of network is another: then create
+ * fails with EINVALID. ELIMIT above 1,024. Since 0.1.
+ */
+SANDBOX_API int sandbox_spec_add_allowed(struct sandbox_spec *spec, const char *rule, struct sandbox_error **error);
+/** A DNS server, at most three, in place of the host's: for nat "ADDRESS", for proxy also "ADDRESS:PORT" ("[IPv6]:PORT"). Since 0.1. */
+SANDBOX_API int sandbox_spec_add_dns_server(struct sandbox_spec *spec, const char *server, struct sandbox_error **error);
+/**
+ * Publishes a TCP port of the sandbox's loopback on 127.0.0.1 of the host while the sandbox lives, as sandbox_forward_open() does, with no
+ * process of the caller's: local_port 0 is chosen at each start, and inspect tells it: {"ports": [{"port", "local_port"}]}. At most 64.
+ * EBUSY at create or start: the local port is in use. EINVALID at create for the host's own network. Since 0.1.
+ */
+SANDBOX_API int sandbox_spec_add_port(struct sandbox_spec *spec, int local_port, int port, struct sandbox_error **error);
 /** 1: the root file system is read-only for everything inside. Since 0.1. */
 SANDBOX_API int sandbox_spec_set_read_only(struct sandbox_spec *spec, int read_only, struct sandbox_error **error);
 /** What becomes of names of secrets (.env, id_*, *.pem, credentials, tokens, .ssh and the like) in host folders that are mounted. */
@@ -1165,6 +1192,44 @@ SANDBOX_API int sandbox_op_get_mount_usage(struct sandbox_op *op, struct sandbox
 SANDBOX_API int sandbox_mount_reset(struct sandbox *sandbox, const char *target, int64_t timeout_ms, struct sandbox_error **error);
 SANDBOX_API int sandbox_mount_reset_begin(struct sandbox *sandbox, const char *target, struct sandbox_op **ret_op,
                                           struct sandbox_error **error);
+
+/* ----------------------------------------------------------------------------------------------- networks ---- */
+
+struct sandbox_networks; /**< networks found by sandbox_host_list_networks() */
+
+/**
+ * Replaces the rules of a sandbox's proxy (NULL-terminated, as sandbox_spec_add_allowed(); an empty list lets nothing through), at once when it
+ * runs and for its next start. Connections that stand stay. EINVALID (a rule; another kind of network; a named one: sandbox_network_set_allowed()),
+ * ELIMIT, ENOTFOUND. Since 0.1.
+ */
+SANDBOX_API int sandbox_set_allowed(struct sandbox *sandbox, const char *const *rules, struct sandbox_error **error);
+
+struct sandbox_network_options {
+    size_t size;
+    int kind;                       /**< SANDBOX_NETWORK_NONE, _NAT or _PROXY */
+    const char *const *allowed;     /**< proxy: rules, NULL-terminated; NULL: none */
+    const char *const *dns_servers; /**< as sandbox_spec_add_dns_server(), NULL-terminated; NULL: the host's */
+};
+#define SANDBOX_NETWORK_OPTIONS_INIT { sizeof(struct sandbox_network_options), 0, NULL, NULL }
+/**
+ * Makes a network of a name that sandboxes of this host can be in, until it is removed. It takes nothing of the machine while no sandbox of
+ * it runs. options may be NULL: none. EEXISTS, EINVALID. Since 0.1.
+ */
+SANDBOX_API int sandbox_network_create(struct sandbox_host *host, const char *name, const struct sandbox_network_options *options,
+                                       struct sandbox_error **error);
+/** As sandbox_set_allowed(), for all sandboxes in it. Since 0.1. */
+SANDBOX_API int sandbox_network_set_allowed(struct sandbox_host *host, const char *name, const char *const *rules,
+                                            struct sandbox_error **error);
+/** Removes it. EBUSY while a sandbox, running or not, names it. ENOTFOUND. Since 0.1. */
+SANDBOX_API int sandbox_network_remove(struct sandbox_host *host, const char *name, struct sandbox_error **error);
+/** All networks. The caller owns the list. Since 0.1. */
+SANDBOX_API int sandbox_host_list_networks(struct sandbox_host *host, struct sandbox_networks **ret_networks, struct sandbox_error **error);
+SANDBOX_API size_t sandbox_networks_get_count(const struct sandbox_networks *networks);
+/** Name of the network at an index below the count, else NULL. Since 0.1. */
+SANDBOX_API const char *sandbox_networks_get_name(const struct sandbox_networks *networks, size_t index);
+/** The same as JSON: {"name", "kind", "allowed": [], "dns": []}. Since 0.1. */
+SANDBOX_API const char *sandbox_networks_get_json(const struct sandbox_networks *networks, size_t index);
+SANDBOX_API struct sandbox_networks *sandbox_networks_unref(struct sandbox_networks *networks);
 
 /* ------------------------------------------------------------------------------------------------ volumes ---- */
 

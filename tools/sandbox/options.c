@@ -49,6 +49,13 @@ static const struct option options[] = {
       FOR_RUN | FOR_EXEC, "kill the command and its descendants after this time; status 124" },
     { "mount", "SPEC", LIST, AT(mounts), NULL, 0, NULL, FOR_RUN | FOR_CREATE,
       "type=bind|overlay|volume|tmpfs[,source=S],target=T[,ro][,owner=UID:GID][,size=SIZE]" },
+    { "network", "NETWORK", TEXT, AT(network), NULL, 0, NULL, FOR_RUN | FOR_CREATE,
+      "none (default), nat, proxy, host, or the name of one that was made" },
+    { "allow", "HOST[:PORT]", LIST, AT(allowed), NULL, 0, NULL, FOR_RUN | FOR_CREATE | FOR_NETWORK,
+      "let the proxy through to it, *.HOST to all below it; may be repeated" },
+    { "dns", "ADDRESS[:PORT]", LIST, AT(dns), NULL, 0, NULL, FOR_RUN | FOR_CREATE | FOR_NETWORK, "DNS server of nat and proxy (default: the host's)" },
+    { "publish", "[LOCAL:]PORT", LIST, AT(publish), NULL, 0, NULL, FOR_RUN | FOR_CREATE, "the sandbox's port on 127.0.0.1, by any port or LOCAL" },
+    { "kind", "KIND", TEXT, AT(network), NULL, 0, NULL, FOR_NETWORK, "none (default), nat or proxy" },
     { "secrets", "MODE", NUMBER, AT(secrets), value_secrets, 0, "ignore, warn, refuse or hide", FOR_RUN | FOR_CREATE,
       "names of secrets in mounted folders: ignore, warn, refuse or hide" },
     { "secret", "PATTERN", LIST, AT(secret_patterns), NULL, 0, NULL, FOR_RUN | FOR_CREATE, "such a name, or !PATTERN: none" },
@@ -227,7 +234,7 @@ static int check_counts(struct tool *tool, const struct command *command, const 
 int options_parse(struct tool *tool, const struct command *command, int argc, char **argv, struct arguments *ret)
 {
     struct arguments a = { .grace_ms = 10000, .signal = 9, .tail = -1 };
-    const char ***const lists[] = { &a.labels, &a.env, &a.mounts, &a.capabilities, &a.secret_patterns, &a.operands, &a.argv };
+    const char ***const lists[] = { &a.labels, &a.env, &a.mounts, &a.capabilities, &a.secret_patterns, &a.allowed, &a.dns, &a.publish, &a.operands, &a.argv };
     int i = 0, status = 0;
 
     for (size_t l = 0; l < TOOL_ELEMENTS(lists); l++)
@@ -265,6 +272,9 @@ void arguments_clear(struct arguments *arguments)
     free(arguments->mounts);
     free(arguments->capabilities);
     free(arguments->secret_patterns);
+    free(arguments->allowed);
+    free(arguments->dns);
+    free(arguments->publish);
     free(arguments->operands);
     free(arguments->argv);
     *arguments = (struct arguments){ 0 };

@@ -180,6 +180,8 @@ static int set_scalars(struct sandbox_spec *spec, const struct arguments *a, str
         r = sandbox_spec_set_secrets(spec, a->secrets ? (int)a->secrets : SANDBOX_SECRETS_WARN, a->secret_patterns, error);
     for (size_t i = 0; !r && a->capabilities[i]; i++)
         r = sandbox_spec_add_capability(spec, a->capabilities[i], error);
+    if (!r)
+        r = spec_set_network(spec, a, error);
     return r;
 }
 

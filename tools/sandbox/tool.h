@@ -30,6 +30,8 @@ struct tool {
 struct arguments {
     const char *file_system, *owner; /* of a volume */
     int64_t disk_bytes, any_file_system;
+    const char *network; /* of a sandbox, or the kind of a network */
+    const char **allowed, **dns, **publish;
     const char *image, *name, *user, *workdir, *hostname, *digest, *select, *key;
     const char *only; /* contract */
     const char **secret_patterns;
@@ -65,6 +67,7 @@ enum {
     FOR_CONTRACT = 1u << 24,
     FOR_RECONCILE = 1u << 20,
     FOR_VOLUME = 1u << 25,
+    FOR_NETWORK = 1u << 26,
     FOR_ALL = ~0u,
 };
 
@@ -136,6 +139,9 @@ int spec_add_environment(struct tool *tool, struct sandbox_spec *spec, const str
 /* The --env options as NAME=VALUE, malloc'ed, NULL-terminated; --env NAME takes its value from this process. */
 int spec_environment(struct tool *tool, const struct arguments *arguments, char ***ret_env);
 void spec_environment_free(char **env);
+
+/* network.c: --network, --allow, --dns, --publish. */
+int spec_set_network(struct sandbox_spec *spec, const struct arguments *arguments, struct sandbox_error **error);
 
 /* host.c */
 int tool_open_host(struct tool *tool);

@@ -51,6 +51,9 @@ enum sb_plan_flags {
     SB_PLAN_VOLATILE = 1 << 4, /* the upper needn't survive a power cut */
 };
 
+/* Whose network namespace a sandbox is in. */
+enum sb_plan_network { SB_PLAN_NETWORK_OWN = 0, SB_PLAN_NETWORK_HOST = 1, SB_PLAN_NETWORK_GIVEN = 2 /* came with SB_CONTROL_NETWORK */ };
+
 enum sb_plan_mount_type { SB_PLAN_MOUNT_BIND = 0, SB_PLAN_MOUNT_TMPFS = 1, SB_PLAN_MOUNT_OVERLAY = 2 };
 
 /* The id inside, user and group, that init alone has: the last of the map where there is more than one. */
@@ -93,6 +96,7 @@ struct sb_plan {
     uint64_t daemon_capabilities;
     uint64_t nproc_max;                           /* RLIMIT_NPROC of everything inside; 0: as it is */
     uint64_t shm_max;                             /* bytes of /dev/shm */
+    uint32_t network, network_reserved;           /* enum sb_plan_network */
 };
 
 /* ---- control socket ---- */
@@ -100,7 +104,8 @@ struct sb_plan {
  * complete and sealed then. */
 #define SB_BEGIN_CGROUPS 3
 
-enum sb_control_type { SB_CONTROL_BEGIN = 1, SB_CONTROL_CLONED, SB_CONTROL_READY, SB_CONTROL_FAILED, SB_CONTROL_COMMIT, SB_CONTROL_OVERLAY };
+enum sb_control_type { SB_CONTROL_BEGIN = 1, SB_CONTROL_CLONED, SB_CONTROL_READY, SB_CONTROL_FAILED, SB_CONTROL_COMMIT, SB_CONTROL_OVERLAY,
+                       SB_CONTROL_NETWORK /* to the stage, before BEGIN: with the network namespace and, for a user, the user namespace that owns it */ };
 
 struct sb_control {
     uint32_t type;
