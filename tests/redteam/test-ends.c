@@ -29,30 +29,29 @@ static void tear_down(void)
     box_end(&host, &sandbox);
 }
 
-/* The host's number of the sandbox's pid 1: the one process whose pid namespace has a number 1 for it and whose socket's folder is the
- * sandbox's; found by the hostname, which is the id's beginning. */
+/* The host's number of the sandbox's pid 1: of those that are the first of a pid namespace, the one that sees a file which is made in this
+ * sandbox. */
 static pid_t find_init(void)
 {
-    char path[300], name[16], *text;
+    char path[300], name[32], script[64];
 
-    snprintf(name, sizeof name, "%.12s", sandbox_get_id(sandbox));
-    free(box_sh(sandbox, NULL, "test \"$(cat /proc/sys/kernel/hostname)\""));
+    snprintf(name, sizeof name, "mark-%.12s", sandbox_get_id(sandbox));
+    snprintf(script, sizeof script, ": >/%s", name);
+    free(box_sh(sandbox, "0:0", script));
     for (pid_t pid = 2; pid < 4194304; pid++) {
-        char *pids, *group;
-        int found;
+        char *pids, *text;
+        int first;
 
-        snprintf(path, sizeof path, "/proc/%d/cgroup", (int)pid);
-        if (access(path, R_OK) < 0)
+        snprintf(path, sizeof path, "/proc/%d/root/%s", (int)pid, name);
+        if (access(path, F_OK) < 0)
             continue;
-        group = box_read(path);
         snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
         text = access(path, R_OK) < 0 ? strdup("") : box_read(path);
         pids = box_finding(text, "NSpid");
-        found = pids && strstr(pids, "\t1") && strcmp(strrchr(pids, '\t'), "\t1") == 0 && strstr(group, name);
+        first = pids && strrchr(pids, '\t') && strcmp(strrchr(pids, '\t'), "\t1") == 0;
         free(pids);
         free(text);
-        free(group);
-        if (found)
+        if (first)
             return pid;
     }
     ck_abort_msg("the sandbox's init is not found");
