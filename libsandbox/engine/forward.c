@@ -49,16 +49,20 @@ static void forward_free(struct sb_forward *forward)
 {
     struct local_forward *f = (struct local_forward *)forward;
 
-    if (f->control >= 0 && send(f->control, "e", 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        shutdown(f->control, SHUT_RDWR);
-    f->control = sb_close(f->control);
+    if (f->control >= 0) {
+        (void)send(f->control, "e", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        shutdown(f->control, SHUT_WR);
+    }
     if (f->pidfd >= 0) {
         if (!has_ended(f, END_MS)) { /* somebody stopped it */
             syscall(SYS_pidfd_send_signal, f->pidfd, SIGKILL, NULL, 0);
             has_ended(f, KILLED_MS);
+            /* its relay dies with it, a moment later, and until then it has the port; the other end of this socket, too */
+            SB_RETRY(poll(&(struct pollfd){ .fd = f->control }, 1, KILLED_MS));
         }
         reap(f);
     }
+    f->control = sb_close(f->control);
     sb_close(f->pidfd);
     if (f->page)
         munmap(f->page, sizeof *f->page);
