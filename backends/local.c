@@ -59,7 +59,7 @@ static int local_open(const char *rest, const struct sandbox_host_options *optio
                    : sb_engine_open(root      ? root
                                     : options ? options->state_root
                                               : NULL,
-                                    options ? options->agent_dir : NULL, &op->driver, error);
+                                    options ? options->agent_dir : NULL, options, &op->driver, error);
     if (r) {
         open_free(op);
         return r;

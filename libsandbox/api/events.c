@@ -29,6 +29,8 @@ static const char *const types[] = {
     [SANDBOX_EVENT_RESUMED] = "resumed",           [SANDBOX_EVENT_RESTARTED] = "restarted",
     [SANDBOX_EVENT_HEALTH] = "health",             [SANDBOX_EVENT_TTL] = "ttl",
     [SANDBOX_EVENT_IDLE] = "idle",
+    [SANDBOX_EVENT_OOM] = "oom",                   [SANDBOX_EVENT_LIMIT] = "limit",
+    [SANDBOX_EVENT_LIMITS] = "limits",
 };
 
 static int check_options(const struct sandbox_events_options *o, struct sandbox_error **error)

@@ -108,7 +108,7 @@ static void destroy(struct sandbox_exec *exec)
 }
 
 static int run(struct sandbox *sandbox, struct sandbox_exec *exec, const char *const *argv,
-               const struct sandbox_exec_options *options, struct sandbox_error **error)
+               const struct sandbox_exec_options *options, const struct sb_limits *limits, struct sandbox_error **error)
 {
     const int wanted[] = { options->stdin_fd, options->stdout_fd, options->stderr_fd };
     struct sb_driver *driver = sandbox->host->driver;
@@ -119,6 +119,7 @@ static int run(struct sandbox *sandbox, struct sandbox_exec *exec, const char *c
         .env = options->env,
         .deadline_ms = options->deadline_ms,
         .journal_max = options->journal_max,
+        .limits = limits,
         .fds = { -1, -1, -1 },
         .terminal = options->terminal,
         .rows = options->rows ? options->rows : 24,
@@ -157,11 +158,14 @@ static int exec_begin(struct sandbox *sandbox, const char *const *argv, const st
                       struct sandbox_exec **ret_exec, struct sandbox_error **error)
 {
     struct sandbox_exec_options known = SANDBOX_EXEC_OPTIONS_INIT;
+    struct sb_limits limits = { 0 };
     struct sandbox_exec *exec = NULL;
     int r = sb_sandbox_check(sandbox, error);
 
     if (!r)
         r = sb_options_read(&known, sizeof known, SB_SIZE_TO(struct sandbox_exec_options, deadline_ms), options, error);
+    if (!r && known.limits)
+        r = sb_limits_take(&limits, known.limits, error);
     if (!r)
         r = sb_check_argv(argv, "argv", error);
     if (!r)
@@ -176,7 +180,7 @@ static int exec_begin(struct sandbox *sandbox, const char *const *argv, const st
     if (r)
         return r;
     r = sb_id_new(exec->id);
-    r = r ? sb_fail_errno(error, -r, "id", "no random bytes for an id") : run(sandbox, exec, argv, &known, error);
+    r = r ? sb_fail_errno(error, -r, "id", "no random bytes for an id") : run(sandbox, exec, argv, &known, &limits, error);
     if (r)
         destroy(exec);
     else

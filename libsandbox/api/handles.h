@@ -57,6 +57,8 @@ int sb_fail_timeout(struct sandbox_error **error, int64_t timeout_ms);
 int sb_fail_closed(struct sandbox_error **error);
 /* EUNSUPPORTED: this driver has no such slot. */
 int sb_fail_slot(struct sandbox_error **error, const struct sandbox_host *host, const char *call, const char *hint);
+/* What a caller's limits, of any version, set. */
+int sb_limits_take(struct sb_limits *limits, const struct sandbox_limits *from, struct sandbox_error **error);
 /* EINVALID below -1. */
 int sb_check_timeout(int64_t timeout_ms, const char *field, struct sandbox_error **error);
 /* The document of an info, borrowed. */

@@ -81,10 +81,28 @@ static int check_folder(const char *path, const char *field, struct sandbox_erro
     return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = field), "%s is not an absolute path without \"..\"", field);
 }
 
+/* Copies the ceiling into *limits, of this library's size, and lets the options name that. */
+static int take_ceiling(struct sandbox_host_options *options, struct sandbox_limits *limits, struct sandbox_error **error)
+{
+    struct sb_limits checked = { 0 };
+    int r = 0;
+
+    if (options->flags & ~SANDBOX_HOST_KEEP_CEILING || (options->flags && !options->ceiling))
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "flags"), "flags has bits that are not known, or no ceiling to keep");
+    if (options->ceiling)
+        r = sb_limits_take(&checked, options->ceiling, error);
+    if (!r && options->ceiling)
+        r = sb_options_read(limits, sizeof *limits, SB_SIZE_TO(struct sandbox_limits, io), options->ceiling, error);
+    if (options->ceiling)
+        options->ceiling = limits;
+    return r;
+}
+
 static int open_begin(const char *uri, const struct sandbox_host_options *options, struct sandbox_op **ret_op,
                       struct sandbox_error **error)
 {
     struct sandbox_host_options known = SANDBOX_HOST_OPTIONS_INIT;
+    struct sandbox_limits ceiling = SANDBOX_LIMITS_INIT;
     const struct sb_backend *backend;
     struct sb_op *op;
     const char *rest;
@@ -97,6 +115,8 @@ static int open_begin(const char *uri, const struct sandbox_host_options *option
         r = check_folder(known.state_root, "state_root", error);
     if (!r)
         r = check_folder(known.agent_dir, "agent_dir", error);
+    if (!r)
+        r = take_ceiling(&known, &ceiling, error);
     if (!r)
         r = find_backend(uri, &backend, &rest, error);
     if (r)

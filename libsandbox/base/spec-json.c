@@ -131,8 +131,7 @@ json_t *sb_spec_to_json(const struct sandbox_spec *spec)
         put(object, "read_only", json_boolean(spec->read_only)) ||
         put(object, "lifetime", json_string(lifetimes[spec->lifetime])) ||
         sb_spec_network_to_json(spec, object) ||
-        put(object, "memory_max", json_integer(spec->memory_max)) || put(object, "pids_max", json_integer(spec->pids_max)) ||
-        put(object, "cpu_max", json_integer(spec->cpu_max)) || put(object, "log_max", json_integer(spec->log_max)) ||
+        sb_limits_to_json(&spec->limits, object) || put(object, "log_max", json_integer(spec->log_max)) ||
         put(object, "life", sb_spec_life_to_json(&spec->life))) {
         json_decref(object);
         return NULL;
@@ -360,9 +359,6 @@ static const struct member members[] = {
     { "allowed", .read = sb_spec_read_allowed },
     { "dns", .read = sb_spec_read_dns },
     { "ports", .read = sb_spec_read_ports },
-    { "memory_max", .set_int = sb_spec_set_memory_max },
-    { "pids_max", .set_int = sb_spec_set_pids_max },
-    { "cpu_max", .set_int = sb_spec_set_cpu_max },
     { "log_max", .set_int = sb_spec_set_log_max },
     { "life", .read = sb_spec_life_read },
 };
@@ -370,7 +366,10 @@ static const struct member members[] = {
 static int read_member(struct sandbox_spec *spec, const char *key, const json_t *value, struct sandbox_error **error)
 {
     const struct member *m = NULL;
+    int r = sb_limits_read(&spec->limits, key, value, error);
 
+    if (r)
+        return r < 0 ? r : 0;
     for (size_t i = 0; !m && i < SB_ELEMENTS(members); i++)
         if (!strcmp(members[i].key, key))
             m = &members[i];

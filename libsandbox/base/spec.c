@@ -176,9 +176,7 @@ struct sandbox_spec *sb_spec_copy(const struct sandbox_spec *spec)
     copy->fuse = spec->fuse;
     copy->read_only = spec->read_only;
     copy->lifetime = spec->lifetime;
-    copy->memory_max = spec->memory_max;
-    copy->pids_max = spec->pids_max;
-    copy->cpu_max = spec->cpu_max;
+    copy->limits = spec->limits;
     copy->log_max = spec->log_max;
     return copy;
 }
@@ -300,29 +298,17 @@ int sb_spec_set_fuse(struct sandbox_spec *spec, int fuse, struct sandbox_error *
 
 int sb_spec_set_memory_max(struct sandbox_spec *spec, int64_t bytes, struct sandbox_error **error)
 {
-    int r = sb_check_limit(bytes, 1 << 20, INT64_MAX, "memory_max", error);
-
-    if (!r)
-        spec->memory_max = bytes;
-    return r;
+    return sb_limits_set(&spec->limits, "memory_max", bytes, error);
 }
 
 int sb_spec_set_pids_max(struct sandbox_spec *spec, int64_t pids, struct sandbox_error **error)
 {
-    int r = sb_check_limit(pids, 1, 4194304, "pids_max", error);
-
-    if (!r)
-        spec->pids_max = pids;
-    return r;
+    return sb_limits_set(&spec->limits, "pids_max", pids, error);
 }
 
 int sb_spec_set_cpu_max(struct sandbox_spec *spec, int64_t millicpus, struct sandbox_error **error)
 {
-    int r = sb_check_limit(millicpus, 10, 1000000000, "cpu_max", error); /* more would overflow a kernel's quota */
-
-    if (!r)
-        spec->cpu_max = millicpus;
-    return r;
+    return sb_limits_set(&spec->limits, "cpu_max", millicpus, error);
 }
 
 int sb_spec_set_log_max(struct sandbox_spec *spec, int64_t bytes, struct sandbox_error **error)

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <sandbox.h>
 
+#include "limit-set.h"
 #include "spec-life.h"
 
 struct sb_pair {
@@ -53,7 +54,7 @@ struct sandbox_spec {
     size_t n_allowed, n_dns;
     struct sb_port *ports;
     size_t n_ports;
-    int64_t memory_max, pids_max, cpu_max; /* 0: none / default */
+    struct sb_limits limits;               /* of a record (engine): as they are now */
     int64_t log_max;                       /* 0: default */
     struct sb_spec_life life;
     size_t labels_bytes, env_bytes, mounts_bytes; /* in use, so that the record on disk stays readable (rules.h) */

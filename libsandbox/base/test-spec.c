@@ -81,7 +81,7 @@ static void fill(void)
     accepted(sb_spec_add_capability(spec, "CHECKPOINT_RESTORE", &error));
     accepted(sb_spec_set_fuse(spec, 1, &error));
     accepted(sb_spec_set_read_only(spec, 1, &error));
-    accepted(sb_spec_set_memory_max(spec, 1 << 20, &error));
+    accepted(sb_spec_set_memory_max(spec, SB_MEMORY_LEAST, &error));
     accepted(sb_spec_set_pids_max(spec, 4194304, &error));
     accepted(sb_spec_set_cpu_max(spec, 10, &error));
     accepted(sb_spec_set_log_max(spec, 8192, &error));
@@ -105,30 +105,31 @@ static void fill(void)
 }
 
 static const char filled[] =
-    "{\"allowed\":[\"*.example.org:8080\",\"192.0.2.0/24:*\"],\"capabilities\":[\"SYS_ADMIN\",\"CHECKPOINT_RESTORE\"],\"cpu_max\":10,"
+    "{\"allowed\":[\"*.example.org:8080\",\"192.0.2.0/24:*\"],\"capabilities\":[\"SYS_ADMIN\",\"CHECKPOINT_RESTORE\"],\"cpu_max\":10,\"cpu_weight\":0,"
     "\"daemon\":[\"/bin/layerfs\",\"--mount\",{\"base64\":\"//4=\"},\"\"],\"dns\":[\"192.0.2.53:5353\"],\"env\":[\"PATH=/bin\",{\"base64\":\"T0REPWE9Yv8=\"}],"
-    "\"fuse\":true,\"hostname\":\"host-1.example\",\"idempotency_key\":\"job:7\",\"image\":\"debian\",\"labels\":{\"a\":\"\",\"z\":\"caf\xc3\xa9\"},"
+    "\"files_max\":0,\"fuse\":true,\"hostname\":\"host-1.example\",\"idempotency_key\":\"job:7\","
+    "\"image\":\"debian\",\"io\":[],\"labels\":{\"a\":\"\",\"z\":\"caf\xc3\xa9\"},"
     "\"life\":{\"end_grace_ms\":0,\"health\":{\"argv\":[\"/bin/ok\"],"
     "\"interval_ms\":1000,\"retries\":2,\"start_interval_ms\":50,\"start_period_ms\":100,\"timeout_ms\":500,\"user\":\"1:1\"},"
     "\"idle_end\":\"stop\",\"idle_ms\":60000,\"restart\":\"on-failure\",\"restart_max\":5,\"ttl_end\":\"delete\",\"ttl_ms\":3600000},"
-    "\"lifetime\":\"detached\",\"log_max\":8192,\"memory_max\":1048576,\"mounts\":["
+    "\"lifetime\":\"detached\",\"log_max\":8192,\"memory_max\":4194304,\"mounts\":["
     "{\"max_bytes\":0,\"owner\":\"\",\"read_only\":true,\"source\":{\"base64\":\"L3Nydi//L2lu\"},\"target\":\"/in\",\"type\":\"bind\"},"
     "{\"max_bytes\":0,\"owner\":\"\",\"read_only\":false,\"source\":\"store\",\"target\":\"/store\",\"type\":\"volume\"},"
     "{\"max_bytes\":1048576,\"owner\":\"\",\"read_only\":false,\"source\":\"\",\"target\":\"/scratch\",\"type\":\"tmpfs\"}],"
     "\"name\":\"box.1\",\"network\":\"proxy\",\"network_name\":\"\",\"pids_max\":4194304,"
     "\"ports\":[{\"local_port\":0,\"port\":80},{\"local_port\":8081,\"port\":81}],"
     "\"read_only\":true,\"secrets\":{\"mode\":\"ignore\","
-    "\"patterns\":[]},\"user\":\"1000:nogroup\","
+    "\"patterns\":[]},\"swap_max\":0,\"user\":\"1000:nogroup\","
     "\"workdir\":\"/work/../tmp\"}";
 static const char empty[] =
-    "{\"allowed\":[],\"capabilities\":[],\"cpu_max\":0,\"daemon\":[],\"dns\":[],\"env\":[],\"fuse\":false,\"hostname\":\"\","
-    "\"idempotency_key\":\"\",\"image\":\"host\",\"labels\":{},"
+    "{\"allowed\":[],\"capabilities\":[],\"cpu_max\":0,\"cpu_weight\":0,\"daemon\":[],\"dns\":[],\"env\":[],\"files_max\":0,\"fuse\":false,\"hostname\":\"\","
+    "\"idempotency_key\":\"\",\"image\":\"host\",\"io\":[],\"labels\":{},"
     "\"life\":{\"end_grace_ms\":10000,\"health\":{\"argv\":[],"
     "\"interval_ms\":0,\"retries\":0,\"start_interval_ms\":0,\"start_period_ms\":0,\"timeout_ms\":0,\"user\":\"\"},"
     "\"idle_end\":\"stop\",\"idle_ms\":0,\"restart\":\"no\",\"restart_max\":0,\"ttl_end\":\"stop\",\"ttl_ms\":0},"
     "\"lifetime\":\"owned\",\"log_max\":0,\"memory_max\":0,\"mounts\":[],\"name\":\"\",\"network\":\"none\",\"network_name\":\"\","
     "\"pids_max\":0,\"ports\":[],\"read_only\":false,\"secrets\":{\"mode\":\"ignore\",\"patterns\":[]},"
-    "\"user\":\"\",\"workdir\":\"\"}";
+    "\"swap_max\":0,\"user\":\"\",\"workdir\":\"\"}";
 
 static void round_trip(const char *expected)
 {
@@ -388,13 +389,14 @@ END_TEST
 
 START_TEST(numbers_are_checked)
 {
-    refused(sb_spec_set_memory_max(spec, (1 << 20) - 1, &error), SANDBOX_EINVALID, "memory_max");
+    refused(sb_spec_set_memory_max(spec, SB_MEMORY_LEAST - 1, &error), SANDBOX_EINVALID, "memory_max");
     refused(sb_spec_set_memory_max(spec, -1, &error), SANDBOX_EINVALID, "memory_max");
     accepted(sb_spec_set_memory_max(spec, INT64_MAX, &error));
     accepted(sb_spec_set_memory_max(spec, 0, &error));
     refused(sb_spec_set_pids_max(spec, -1, &error), SANDBOX_EINVALID, "pids_max");
     refused(sb_spec_set_pids_max(spec, 4194305, &error), SANDBOX_EINVALID, "pids_max");
-    accepted(sb_spec_set_pids_max(spec, 1, &error));
+    refused(sb_spec_set_pids_max(spec, SB_PIDS_LEAST - 1, &error), SANDBOX_EINVALID, "pids_max");
+    accepted(sb_spec_set_pids_max(spec, SB_PIDS_LEAST, &error));
     refused(sb_spec_set_cpu_max(spec, 9, &error), SANDBOX_EINVALID, "cpu_max");
     refused(sb_spec_set_log_max(spec, 8191, &error), SANDBOX_EINVALID, "log_max");
     refused(sb_spec_set_ttl(spec, 99, SANDBOX_END_STOP, &error), SANDBOX_EINVALID, "ttl");

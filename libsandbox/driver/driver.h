@@ -13,7 +13,7 @@
  *            "image": {"ref", "digest", "config_digest"}, "created_ms", "labels": {}, "spec": {sb_spec_to_json},
  *            "daemon": {"state": "none created running exited unknown", "code", "signal"}, "isolation": {name: {"level", "why"}},
  *            "mounts": [the spec's; an overlay's with "overlay": {"kind": "kernel copy", "reason"}],
- *            "secrets": [{"target", "path", "type"}],
+ *            "secrets": [{"target", "path", "type"}], "limits": {the spec's limits as they are now},
  *            "life": {"health" ("" starting healthy unhealthy), "health_failures", "restarts", "restart_in_ms" (-1: none is due), "ttl_ms" (left;
  *            -1: none)}, …}
  *  image:   {"digest", "config_digest", "names": [], "bytes", "architecture", "created", "layers": [diff ids], "config": {…}}
@@ -21,8 +21,8 @@
  *  network: {"name", "kind" ("none nat proxy"), "allowed": [], "dns": []}
  *  volume:  {"name", "path", "created_ms", "kind": "folder disk", "file_system", "bytes" (disk), "owner": "UID:GID" or "", "vm"}
  *  event:   {"type" ("created started daemon-exited exec-started exec-exited stopped failed deleted overrun paused
- *            resumed restarted health ttl idle"), "id", "name", "time_ms",
- *            "attributes": {"exec" (""), "kind", "code", "signal", "cause", "lost", "count", "health", as the type has them}}
+ *            resumed restarted health ttl idle oom limit limits"), "id", "name", "time_ms",
+ *            "attributes": {"exec" (""), "kind", "code", "signal", "cause", "lost", "count", "health", …, as the type has them}}
  */
 #ifndef SB_DRIVER_DRIVER_H
 #define SB_DRIVER_DRIVER_H
@@ -74,6 +74,7 @@ struct sb_exec_request {
     int64_t journal_max;        /* 0: none; else fds[1] and fds[2] are -1 */
     int terminal;               /* enum sandbox_terminal; not 0: all fds are -1, and sb_exec.terminal_fd is the caller's end */
     int rows, columns;          /* of the terminal */
+    const struct sb_limits *limits; /* NULL: none */
 };
 
 struct sb_exec_ops {
@@ -218,6 +219,11 @@ struct sb_driver_ops {
     int (*folder_open)(struct sb_driver *driver, const char *id, const char *path, int64_t timeout_ms, struct sb_folder **ret_folder,
                        struct sandbox_error **error);
     int (*doctor)(struct sb_driver *driver, struct sb_op **ret_op, struct sandbox_error **error);
+    /* Of this library's size, its entries of any. Waits for the sandbox's lock. */
+    int (*set_limits)(struct sb_driver *driver, const char *id, const struct sandbox_limits *limits, int64_t timeout_ms,
+                      struct sandbox_error **error);
+    /* *ret is empty (SANDBOX_STATS_INIT) and of this library's size. Without waiting. */
+    int (*get_stats)(struct sb_driver *driver, const char *id, struct sandbox_stats *ret, struct sandbox_error **error);
     /* One of path and descriptor is there; options are of this library's size, with every field checked. */
     int (*upload)(struct sb_driver *driver, const char *id, const char *source, const char *target,
                   const struct sandbox_upload_options *options, struct sb_op **ret_op, struct sandbox_error **error);

@@ -19,7 +19,8 @@
 #include <json.h>
 #include <util.h>
 
-static const char *const controller_names[SB_CONTROLLERS] = { "pids", "memory", "cpu" };
+static const char *const controller_names[SB_CONTROLLERS] = { "pids", "memory", "cpu", "io" };
+static const char *const v1_names[SB_CONTROLLERS] = { "pids", "memory", "cpu", "blkio" };
 static const char *const leaves[] = { "exec", "daemon" };
 
 static int has_word(const char *list, const char *word, const char *separators)
@@ -120,7 +121,7 @@ static char *our_folder(const char *mountinfo, const char *own, const char *cont
     return folder;
 }
 
-static int write_at(const char *folder, const char *file, const char *text)
+int sb_cgroups_write(const char *folder, const char *file, const char *text)
 {
     char path[4200];
     SB_CLOSE int fd = -1;
@@ -165,7 +166,7 @@ static unsigned int delegate(const char *folder)
         if (!has_word(have, controller_names[c], " \n"))
             continue;
         snprintf(text, sizeof text, "+%s", controller_names[c]);
-        write_at(folder, "cgroup.subtree_control", text);
+        sb_cgroups_write(folder, "cgroup.subtree_control", text);
     }
     snprintf(path, sizeof path, "%s/cgroup.subtree_control", folder);
     return sb_cgroups_controllers(path);
@@ -249,7 +250,7 @@ int sb_cgroups_detect(struct sb_cgroups *ret, struct sandbox_error **error)
     }
     for (int c = 0; c < SB_CONTROLLERS; c++)
         if (!(found.delegated >> c & 1))
-            found.v1[c] = our_folder(mountinfo, own, controller_names[c]);
+            found.v1[c] = our_folder(mountinfo, own, v1_names[c]);
     *ret = found;
     return 0;
 }
@@ -279,11 +280,6 @@ static int top_folder(const struct sb_cgroups *cgroups, const char *id, char pat
     return n < 4100 ? 0 : -ENAMETOOLONG;
 }
 
-static int64_t limit_of(const struct sb_limits *limits, int c)
-{
-    return c == SB_CONTROLLER_PIDS ? limits->pids_max : c == SB_CONTROLLER_MEMORY ? limits->memory_max : limits->cpu_max;
-}
-
 int sb_cgroups_plan(const struct sb_cgroups *cgroups, const char *id, const struct sb_limits *limits, json_t **ret_folders,
                     struct sandbox_error **error)
 {
@@ -299,7 +295,7 @@ int sb_cgroups_plan(const struct sb_cgroups *cgroups, const char *id, const stru
             r = json_array_append_new(folders, json_sprintf("%s/%s", top, leaves[i]));
     }
     for (int c = 0; c < SB_CONTROLLERS && !r; c++) {
-        if (!limit_of(limits, c) || (delegated >> c & 1))
+        if (!sb_cgroups_wanted(limits, c) || (delegated >> c & 1))
             continue;
         if (cgroups->v1[c])
             r = json_array_append_new(folders, json_sprintf("%s/%s", cgroups->v1[c], id));
@@ -341,58 +337,6 @@ static int make_folder(const char *path, unsigned int delegated, struct sandbox_
     return sb_fail_errno(error, errno, "cgroup", "%s can't be made", path);
 }
 
-static int set_limit(const char *folder, const char *file, int64_t value, struct sandbox_error **error)
-{
-    char text[64];
-    int r;
-
-    snprintf(text, sizeof text, "%lld", (long long)value);
-    r = write_at(folder, file, text);
-    return r ? sb_fail_errno(error, -r, "cgroup", "%s can't be written in %s", file, folder) : 0;
-}
-
-static int set_limits_v2(const char *folder, unsigned int delegated, const struct sb_limits *limits, struct sandbox_error **error)
-{
-    int r = 0;
-
-    if (limits->pids_max && delegated >> SB_CONTROLLER_PIDS & 1)
-        r = set_limit(folder, "pids.max", limits->pids_max, error);
-    if (!r && limits->memory_max && delegated >> SB_CONTROLLER_MEMORY & 1) {
-        r = set_limit(folder, "memory.max", limits->memory_max, error);
-        write_at(folder, "memory.swap.max", "0");
-    }
-    if (!r && limits->cpu_max && delegated >> SB_CONTROLLER_CPU & 1) {
-        char text[64];
-
-        snprintf(text, sizeof text, "%lld 100000", (long long)limits->cpu_max * 100);
-        r = write_at(folder, "cpu.max", text);
-        r = r ? sb_fail_errno(error, -r, "cgroup", "cpu.max can't be written in %s", folder) : 0;
-    }
-    return r;
-}
-
-static int set_limit_v1(const char *folder, int c, const struct sb_limits *limits, struct sandbox_error **error)
-{
-    int r;
-
-    switch (c) {
-    case SB_CONTROLLER_PIDS:
-        return set_limit(folder, "pids.max", limits->pids_max, error);
-    case SB_CONTROLLER_MEMORY:
-        r = set_limit(folder, "memory.limit_in_bytes", limits->memory_max, error);
-        if (!r) { /* there without swap accounting, or not */
-            char text[32];
-
-            snprintf(text, sizeof text, "%lld", (long long)limits->memory_max);
-            write_at(folder, "memory.memsw.limit_in_bytes", text);
-        }
-        return r;
-    default:
-        r = set_limit(folder, "cpu.cfs_period_us", 100000, error);
-        return r ? r : set_limit(folder, "cpu.cfs_quota_us", limits->cpu_max * 100, error);
-    }
-}
-
 /* The sandbox's init, which is in the top, puts its children into the leaves, which takes the right to write cgroup.procs in them and their parent, and makes
  * leaves of its own below `top`, which no cgroup namespace inside shows. The limits' files stay root's, and so do the leaves themselves: a
  * daemon that gets at cgroup2 sees its own leaf. */
@@ -415,12 +359,12 @@ static int give(const char *folder, int top, const struct sb_idmap *map, struct 
  * a user's mode the daemon's id owns the leaf it might see. Kernels before 4.14 don't have these files.) */
 static void cap_folders(const char *top)
 {
-    write_at(top, "cgroup.max.depth", "1");
-    write_at(top, "cgroup.max.descendants", "2048");
+    sb_cgroups_write(top, "cgroup.max.depth", "1");
+    sb_cgroups_write(top, "cgroup.max.descendants", "2048");
 }
 
 /* A record is only believed as far as its paths have our shape. */
-static int is_ours(const char *path, const char *id)
+int sb_cgroups_is_ours(const char *path, const char *id)
 {
     char mark[SB_ID_SIZE + 32];
     const char *at = NULL;
@@ -451,22 +395,22 @@ int sb_cgroups_make(const struct sb_cgroups *cgroups, const json_t *folders, con
     for (size_t i = 0; sb_cgroups_has_leaves(folders) && i <= SB_ELEMENTS(leaves) && !r; i++) {
         const char *path = json_string_value(json_array_get(folders, i));
 
-        if (!is_ours(path, id))
+        if (!sb_cgroups_is_ours(path, id))
             return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "cgroup"), "the record names a cgroup that can't be the sandbox's");
         r = make_folder(path, i == 0 ? cgroups->delegated : 0, error);
         if (!r && i == 0)
-            r = set_limits_v2(path, cgroups->delegated, limits, error);
+            r = sb_cgroups_write_v2(path, cgroups->delegated, limits, 1, error);
         if (!r)
             r = give(path, i == 0, map, error);
         if (i == 0)
             cap_folders(path);
     }
     for (int c = 0; c < SB_CONTROLLERS && !r; c++)
-        if (limit_of(limits, c) && !(cgroups->delegated >> c & 1) && cgroups->v1[c]) {
+        if (sb_cgroups_wanted(limits, c) && !(cgroups->delegated >> c & 1) && cgroups->v1[c]) {
             snprintf(folder, sizeof folder, "%s/%s", cgroups->v1[c], id);
             r = make_folder(folder, 0, error);
             if (!r)
-                r = set_limit_v1(folder, c, limits, error);
+                r = sb_cgroups_write_v1(folder, c, limits, 1, error);
         }
     return r;
 }
@@ -476,9 +420,9 @@ int sb_cgroups_kill(const json_t *folders, const char *id)
     const char *first = json_string_value(json_array_get(folders, 0));
     char path[4200];
 
-    if (!is_ours(first, id) || snprintf(path, sizeof path, "%s/cgroup.kill", first) >= (int)sizeof path || access(path, F_OK) < 0)
+    if (!sb_cgroups_is_ours(first, id) || snprintf(path, sizeof path, "%s/cgroup.kill", first) >= (int)sizeof path || access(path, F_OK) < 0)
         return 0;
-    return write_at(first, "cgroup.kill", "1") == 0;
+    return sb_cgroups_write(first, "cgroup.kill", "1") == 0;
 }
 
 /* Those of execs, which init makes itself, and whatever else somebody managed to leave there. Takes the descriptor. */
@@ -534,7 +478,7 @@ int sb_cgroups_remove(const json_t *folders, const char *id)
         const char *path = json_string_value(json_array_get(folders, i));
         int64_t until = sb_now_ms() + 500;
 
-        if (!is_ours(path, id))
+        if (!sb_cgroups_is_ours(path, id))
             continue;
         while (rmdir(path) < 0 && errno != ENOENT) {
             int why = errno;
@@ -564,7 +508,7 @@ int sb_cgroups_open_memory(const json_t *folders, const char *id)
     {
         const char *path = json_string_value(folder);
 
-        for (size_t f = 0; f < SB_ELEMENTS(files) && fd < 0 && is_ours(path, id); f++) {
+        for (size_t f = 0; f < SB_ELEMENTS(files) && fd < 0 && sb_cgroups_is_ours(path, id); f++) {
             char file[4300];
 
             snprintf(file, sizeof file, "%s/%s", path, files[f]);

@@ -100,7 +100,13 @@ void sb_key_release(struct sb_engine *engine, const char *key, const char *id)
 
 static int compare(const struct sandbox_spec *spec, const struct sb_record *record, struct sandbox_error **error)
 {
-    int r = sb_spec_equal(spec, record->spec);
+    struct sandbox_spec *asked = NULL; /* for, whatever its limits are by now */
+    int r = sb_spec_from_json(json_object_get(record->json, "spec"), &asked, error);
+
+    if (r)
+        return r;
+    r = sb_spec_equal(spec, asked);
+    sb_spec_free(asked);
 
     if (r < 0)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");

@@ -125,7 +125,6 @@ static json_t *map_to_json(const struct sb_idmap *map)
 static int fill_record(struct sb_engine *engine, const struct sandbox_spec *spec, struct sb_image_ref *image,
                        struct sb_record *record, struct sandbox_error **error)
 {
-    struct sb_limits limits = { spec->memory_max, spec->pids_max, spec->cpu_max };
     json_t *cgroups = NULL;
     struct timespec now;
     int r;
@@ -137,7 +136,9 @@ static int fill_record(struct sb_engine *engine, const struct sandbox_spec *spec
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
     r = add_image(engine, spec, image, record->json, error);
     if (!r)
-        r = sb_cgroups_plan(&engine->cgroups, record->id, &limits, &cgroups, error);
+        r = sb_ceiling_hold(engine, &record->spec->limits, error);
+    if (!r)
+        r = sb_cgroups_plan(&engine->cgroups, record->id, &record->spec->limits, &cgroups, error);
     if (r)
         return r;
     json_object_set_new(record->json, "id", json_string(record->id));
@@ -145,8 +146,8 @@ static int fill_record(struct sb_engine *engine, const struct sandbox_spec *spec
     json_object_set_new(record->json, "cgroups", cgroups);
     json_object_set_new(record->json, "map", map_to_json(&record->map));
     json_object_set_new(record->json, "owner", sb_identity_to_json(&engine->self));
-    json_object_set_new(record->json, "spec", sb_spec_to_json(record->spec));
-    return 0;
+    json_object_set_new(record->json, "spec", sb_spec_to_json(spec));
+    return sb_record_set_limits(record, &record->spec->limits, error);
 }
 
 /* Everything up to the start of the stage. The record is complete before the first resource beside its own folder and range is made. LOST: another

@@ -110,6 +110,8 @@ static const struct sb_driver_ops driver_ops = {
     .doctor = sb_engine_doctor,
     .upload = sb_engine_upload,
     .download = sb_engine_download,
+    .set_limits = sb_engine_set_limits,
+    .get_stats = sb_engine_get_stats,
 };
 
 /* Root: /var/lib/libsandbox; a user: by the account's home, from the machine's own file. No environment variable is read. */
@@ -196,7 +198,8 @@ static int unpack_exe(void *data, struct sandbox_error **error)
     return r ? r : fd;
 }
 
-int sb_engine_open(const char *root, const char *agent_dir, struct sb_driver **ret_driver, struct sandbox_error **error)
+int sb_engine_open(const char *root, const char *agent_dir, const struct sandbox_host_options *options, struct sb_driver **ret_driver,
+                   struct sandbox_error **error)
 {
     struct sb_engine *engine = calloc(1, sizeof *engine);
     int r;
@@ -214,6 +217,8 @@ int sb_engine_open(const char *root, const char *agent_dir, struct sb_driver **r
         r = open_root(engine, root, error);
     if (!r)
         r = open_folders(engine, error);
+    if (!r && options)
+        r = sb_ceiling_open(engine, options, error);
     if (!r)
         r = sb_ids_detect(&engine->map, error);
     if (!r && (r = sb_identity_boot(engine->self.boot)))

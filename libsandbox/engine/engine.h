@@ -38,6 +38,7 @@ struct sb_engine {
     struct sb_idmap map;     /* for root: without a range */
     struct sb_idmap unpack;  /* the range of the unpack helper */
     struct sb_cgroups cgroups;
+    struct sb_limits ceiling; /* of this handle; those stored in the state root: sb_ceiling_hold() */
     struct sb_identity self;
     struct sb_images *images;
     pthread_mutex_t lock;    /* the members below; never held across a wait */
@@ -85,7 +86,7 @@ void sb_owner_close(struct sb_engine *engine);
 struct sb_record {
     char id[SB_ID_SIZE];
     json_t *json;               /* what was written at create: see sb_record_new() */
-    struct sandbox_spec *spec;
+    struct sandbox_spec *spec;  /* as json has it, but for its limits: those are as they are now */
     struct sb_idmap map;
     struct sb_known *known;     /* NULL, or where json and spec are borrowed from (known.c) */
     int dir;                    /* its folder; -1: none open */
@@ -129,6 +130,9 @@ char *sb_record_holder_prefix(const struct sb_engine *engine);
 json_t *sb_record_read_run(const struct sb_engine *engine, const struct sb_record *record);
 /* Flushes the folders that a durable record's own folder and claims stand in: what is acknowledged then is found again after a power cut. */
 int sb_record_keep(struct sb_engine *engine, const struct sb_record *record, struct sandbox_error **error);
+/* Any other document of ours: 0, ENOTFOUND, EDAMAGED, …. */
+int sb_document_read(int dir, const char *name, json_t **ret, struct sandbox_error **error);
+int sb_document_write(int dir, const char *name, const json_t *json, struct sandbox_error **error);
 int sb_record_write_run(struct sb_record *record, const char *state, const struct sb_identity *init, const struct sb_identity *keeper, const char *cause,
                         struct sandbox_error **error);
 /* For whoever looks later: a start that failed left it as it was, and this is why. */
@@ -269,6 +273,17 @@ int sb_engine_folder_open(struct sb_driver *driver, const char *id, const char *
                           struct sandbox_error **error);
 int sb_engine_reconcile(struct sb_driver *driver, unsigned int flags, struct sb_op **ret_op, struct sandbox_error **error);
 int sb_engine_open_sandbox(struct sb_driver *driver, const char *id, struct sandbox_error **error);
+
+/* ---- limits.c, stats.c ---- */
+/* Takes the ceiling of the options, and stores it where they say so. */
+int sb_ceiling_open(struct sb_engine *engine, const struct sandbox_host_options *options, struct sandbox_error **error);
+/* EDENIED when limits are above a ceiling, of this handle or stored; EINVALID when a disk can't be found. What is open gets the ceiling. */
+int sb_ceiling_hold(struct sb_engine *engine, struct sb_limits *limits, struct sandbox_error **error);
+/* Puts limits into a record's document: 0 or ENOMEM. */
+int sb_record_set_limits(struct sb_record *record, const struct sb_limits *limits, struct sandbox_error **error);
+int sb_engine_set_limits(struct sb_driver *driver, const char *id, const struct sandbox_limits *limits, int64_t timeout_ms,
+                         struct sandbox_error **error);
+int sb_engine_get_stats(struct sb_driver *driver, const char *id, struct sandbox_stats *ret, struct sandbox_error **error);
 
 /* ---- inspect.c: documents of driver.h ---- */
 struct sb_isolations {

@@ -151,7 +151,7 @@ static json_t *isolation(const struct sb_engine *engine, const struct sb_record 
     const struct sandbox_spec *spec = record->spec;
     int root = record->map.privilege == SB_PRIVILEGE_ROOT;
     unsigned int delegated = sb_cgroups_has_leaves(json_object_get(record->json, "cgroups")) ? engine->cgroups.delegated : 0;
-    int pids = spec->pids_max && ((delegated >> SB_CONTROLLER_PIDS & 1) || engine->cgroups.v1[SB_CONTROLLER_PIDS]);
+    int pids = (delegated >> SB_CONTROLLER_PIDS & 1) || (spec->limits.pids_max && engine->cgroups.v1[SB_CONTROLLER_PIDS]);
     int memory = (delegated >> SB_CONTROLLER_MEMORY & 1) || engine->cgroups.v1[SB_CONTROLLER_MEMORY];
     json_t *j = json_object();
 
@@ -178,7 +178,7 @@ static json_t *isolation(const struct sb_engine *engine, const struct sb_record 
     json_object_set_new(
         j, "pids", pids ? fact("enforced", "by a cgroup") : fact("wrapped", "by RLIMIT_NPROC in the sandbox's user namespace"));
     json_object_set_new(j, "memory",
-                        spec->memory_max ? fact("enforced", "by a cgroup")
+                        spec->limits.memory_max ? fact("enforced", "by a cgroup")
                         : memory         ? fact("advisory", "no limit was asked for")
                                          : fact("impossible", "no cgroup with the memory controller can be written"));
     return j;
@@ -189,7 +189,7 @@ static json_t *shared_isolation(const struct sb_engine *engine, const struct sb_
 {
     size_t kind = record->map.privilege % 3 * 32 + (record->spec->network == SANDBOX_NETWORK_HOST) * 16 +
                   (size_t)binds(record->spec) * 8 + (record->spec->fuse != 0) * 4 +
-                  (record->spec->pids_max != 0) * 2 + (record->spec->memory_max != 0);
+                  (record->spec->limits.pids_max != 0) * 2 + (record->spec->limits.memory_max != 0);
 
     if (!isolations->made[kind])
         isolations->made[kind] = isolation(engine, record);
@@ -211,6 +211,21 @@ static json_t *labels_of(const struct sandbox_spec *spec)
     return labels;
 }
 
+/* As they are now. */
+static json_t *limits_of(const struct sb_record *record)
+{
+    json_t *object = json_object_get(record->json, "limits");
+
+    if (object)
+        return json_incref(object);
+    object = json_object();
+    if (object && sb_limits_to_json(&record->spec->limits, object)) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
 json_t *sb_inspect_document(struct sb_engine *engine, const struct sb_record *record, const struct sb_reply *status,
                             struct sb_isolations *isolations)
 {
@@ -219,12 +234,12 @@ json_t *sb_inspect_document(struct sb_engine *engine, const struct sb_record *re
     char cause[256];
 
     find_state(engine, record, status, &state, cause, &daemon);
-    return json_pack("{s:s, s:s, s:s, s:s, s:O, s:I, s:o, s:O, s:o, s:o, s:o, s:o}", "id", record->id, "name",
+    return json_pack("{s:s, s:s, s:s, s:s, s:O, s:I, s:o, s:O, s:o, s:o, s:o, s:o, s:o}", "id", record->id, "name",
                      record->spec->name ? record->spec->name : "", "state", state, "cause", cause, "image",
                      json_object_get(record->json, "image"), "created_ms", (json_int_t)sb_json_int(record->json, "created_ms", 0),
                      "labels", labels_of(record->spec), "spec", json_object_get(record->json, "spec"), "daemon", daemon,
                      "isolation", shared_isolation(engine, record, isolations), "mounts", sb_overlays_document(record), "secrets",
-                     sb_secrets_found(record));
+                     sb_secrets_found(record), "limits", limits_of(record));
 }
 
 int sb_inspect_one(struct sb_engine *engine, const char *id, json_t **ret_json, struct sandbox_error **error)

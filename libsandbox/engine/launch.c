@@ -177,7 +177,7 @@ static int go_without_scope(struct sb_engine *engine, struct sb_launch *launch, 
     syscall(SYS_pidfd_send_signal, launch->stage, SIGKILL, NULL, 0);
     wait_for(launch->stage);
     launch->stage = sb_close(launch->stage);
-    if (record->spec->memory_max || record->spec->cpu_max)
+    if (sb_cgroups_needed(&record->spec->limits))
         return SANDBOX_EUNSUPPORTED;
     if (error && *error)
         *error = sandbox_error_unref(*error);
@@ -225,7 +225,6 @@ static int send_begin(const struct sb_launch *launch, const struct sb_record *re
 
 int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct sb_launch *ret, struct sandbox_error **error)
 {
-    struct sb_limits limits = { record->spec->memory_max, record->spec->pids_max, record->spec->cpu_max };
     struct sb_launch launch = {
         .engine = engine, .control = -1, .stage = -1, .init = -1, .epoll = -1, .kept = sb_launch_is_kept(record)
     };
@@ -252,7 +251,8 @@ int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct s
     if (!r && report >= 0 && sb_scope_await(&engine->cgroups, record->id, report, error))
         r = go_without_scope(engine, &launch, record, &early, error);
     if (!r)
-        r = sb_cgroups_make(&engine->cgroups, json_object_get(record->json, "cgroups"), record->id, &limits, &record->map, error);
+        r = sb_cgroups_make(&engine->cgroups, json_object_get(record->json, "cgroups"), record->id, &record->spec->limits, &record->map,
+                            error);
     if (!r)
         r = sb_plan_write(engine, record, early.plan, error);
     if (!r)

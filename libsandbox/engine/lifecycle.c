@@ -136,12 +136,13 @@ static int begin_start(struct change *c, struct sandbox_error **error)
  * record says so now. */
 static int move_cgroups(struct change *c, struct sandbox_error **error)
 {
-    const struct sandbox_spec *spec = c->record.spec;
-    struct sb_limits limits = { spec->memory_max, spec->pids_max, spec->cpu_max };
+    struct sandbox_spec *spec = c->record.spec;
     const json_t *old = json_object_get(c->record.json, "cgroups");
     json_t *now;
-    int r = sb_cgroups_plan(&c->engine->cgroups, c->record.id, &limits, &now, error);
+    int r = sb_ceiling_hold(c->engine, &spec->limits, error);
 
+    if (!r)
+        r = sb_cgroups_plan(&c->engine->cgroups, c->record.id, &spec->limits, &now, error);
     if (r)
         return r;
     if (json_equal(old, now)) {

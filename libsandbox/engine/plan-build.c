@@ -21,7 +21,6 @@
 #include "secrets.h"
 #include "volume.h"
 
-enum { DEFAULT_PIDS = 4096 };
 #define SHM_BYTES (64ll << 20)
 
 /* What every daemon has; within the sandbox's own user namespace. */
@@ -150,7 +149,7 @@ static int add_spec_mount(struct builder *b, struct sb_engine *engine, const str
         return add_volume(b, engine, m, flags);
     default:
         if (!bytes)
-            bytes = record->spec->memory_max ? record->spec->memory_max / 4 : SHM_BYTES;
+            bytes = record->spec->limits.memory_max ? record->spec->limits.memory_max / 4 : SHM_BYTES;
         return add_mount(b, SB_PLAN_MOUNT_TMPFS, flags, NULL, m->target, (uint64_t)bytes);
     }
 }
@@ -209,8 +208,11 @@ static int fill(struct builder *b, struct sb_engine *engine, const struct sb_rec
                    : spec->network == SANDBOX_NETWORK_HOST ? SB_PLAN_NETWORK_HOST
                                                            : SB_PLAN_NETWORK_GIVEN,
         .daemon_capabilities = spec->daemon ? basic_capabilities | spec->capabilities : 0,
-        .nproc_max = spec->pids_max ? (uint64_t)spec->pids_max : DEFAULT_PIDS,
-        .shm_max = (uint64_t)(spec->memory_max && spec->memory_max / 2 < SHM_BYTES ? spec->memory_max / 2 : SHM_BYTES),
+        /* a group can be given another limit while it runs, this one not */
+        .nproc_max = sb_cgroups_counts_pids(&engine->cgroups, json_object_get(record->json, "cgroups"), &spec->limits) ? 0
+                     : spec->limits.pids_max ? (uint64_t)spec->limits.pids_max
+                                             : SB_PIDS_DEFAULT,
+        .shm_max = (uint64_t)(spec->limits.memory_max && spec->limits.memory_max / 2 < SHM_BYTES ? spec->limits.memory_max / 2 : SHM_BYTES),
     };
     snprintf(text, sizeof text, "%.12s", record->id);
     at = add_string(b, spec->hostname ? spec->hostname : text); /* b->plan may move in there */
@@ -229,10 +231,9 @@ static int fill(struct builder *b, struct sb_engine *engine, const struct sb_rec
     if (!r)
         r = add_hidden(b, record);
     for (int c = 0; c < SB_CONTROLLERS && !r; c++) {
-        int64_t limit = c == SB_CONTROLLER_PIDS ? spec->pids_max : c == SB_CONTROLLER_MEMORY ? spec->memory_max : spec->cpu_max;
         char path[4300];
 
-        if (!limit || (engine->cgroups.delegated >> c & 1) || !engine->cgroups.v1[c])
+        if (!sb_cgroups_wanted(&spec->limits, c) || (engine->cgroups.delegated >> c & 1) || !engine->cgroups.v1[c])
             continue;
         snprintf(path, sizeof path, "%s/%s/cgroup.procs", engine->cgroups.v1[c], record->id);
         at = add_string(b, path);

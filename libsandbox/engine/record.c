@@ -217,6 +217,16 @@ int sb_record_take(struct sb_engine *engine, const char *id, struct sb_record *r
     return r;
 }
 
+int sb_document_read(int dir, const char *name, json_t **ret, struct sandbox_error **error)
+{
+    return read_document(dir, name, ret, error);
+}
+
+int sb_document_write(int dir, const char *name, const json_t *json, struct sandbox_error **error)
+{
+    return write_document(dir, name, json, 1, error);
+}
+
 static int durable(const struct sb_record *record)
 {
     /* an owned sandbox ends with its owner, so also with the power: there is nothing to be kept for it */
@@ -240,6 +250,7 @@ static int interpret(struct sb_record *record, struct sandbox_error **error)
     size_t i;
     const json_t *map = json_object_get(record->json, "map");
     const char *id = sb_json_str(record->json, "id");
+    int r;
 
     if (!id || strcmp(id, record->id))
         return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state"), "the record is another sandbox's");
@@ -261,7 +272,10 @@ static int interpret(struct sb_record *record, struct sandbox_error **error)
     }
     if (!i || !sb_json_str(spec, "lifetime") || !sb_json_str(spec, "image")) /* what decides over deletion must be there */
         return sb_fail(error, SB_ARGS(SANDBOX_EDAMAGED, .phase = "state"), "the record is not whole");
-    return sb_spec_from_json(spec, &record->spec, error);
+    r = sb_spec_from_json(spec, &record->spec, error);
+    if (!r && json_object_get(record->json, "limits")) /* as they are now; older records have what was asked for alone */
+        r = sb_limits_from_json(json_object_get(record->json, "limits"), &record->spec->limits, error);
+    return r;
 }
 
 int sb_record_open(struct sb_engine *engine, const char *id, enum sb_record_lock lock, struct sb_record *ret,

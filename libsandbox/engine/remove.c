@@ -25,6 +25,7 @@ static json_t *all_folders(struct sb_engine *engine, const char *id)
         .pids_max = 1,
         .memory_max = engine->cgroups.v1[SB_CONTROLLER_MEMORY] != NULL,
         .cpu_max = engine->cgroups.v1[SB_CONTROLLER_CPU] != NULL,
+        .n_io = engine->cgroups.v1[SB_CONTROLLER_IO] != NULL,
     };
 
     return sb_cgroups_plan(&engine->cgroups, id, &limits, &folders, NULL) ? NULL : folders;

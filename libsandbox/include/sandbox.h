@@ -70,6 +70,7 @@ struct sandbox_events;  /**< a watch over sandboxes */
 struct sandbox_event;   /**< something that happened to one */
 struct sandbox_report;  /**< what a host can enforce: sandbox_host_doctor() */
 struct sandbox_forward; /**< a listener on 127.0.0.1 that leads to a sandbox's port */
+struct sandbox_limits;  /**< how much a sandbox or a command may use: below */
 
 /** What a failed call returns. The values are part of the ABI. */
 enum sandbox_code {
@@ -178,8 +179,17 @@ struct sandbox_host_options {
     const char *state_root; /**< local: folder for state and images, absolute; NULL: /var/lib/libsandbox for root, else
                                  ~/.local/share/libsandbox by the account's home. Made 0700 when absent. */
     const char *agent_dir;  /**< folder with the agent programs; NULL: the installed ones, else those the library carries */
+    const struct sandbox_limits *ceiling; /**< the most that a sandbox may be given through this handle (its io says nothing; 0 and
+                                 SANDBOX_LIMIT_KEEP: no ceiling): more is EDENIED, what a spec leaves open gets the ceiling. NULL: none.
+                                 The ceilings stored in the state root hold beside them, the lower one counts */
+    unsigned int flags;     /**< SANDBOX_HOST_… */
 };
-#define SANDBOX_HOST_OPTIONS_INIT { sizeof(struct sandbox_host_options), NULL, NULL }
+#define SANDBOX_HOST_OPTIONS_INIT { sizeof(struct sandbox_host_options), NULL, NULL, NULL, 0 }
+/**
+ * Stores the ceilings in the state root: from then on they hold for whoever opens it, in any process, until its owner removes the file
+ * "ceiling" there. No call raises them: of a stored one and a new one the lower stays.
+ */
+#define SANDBOX_HOST_KEEP_CEILING (1u << 0)
 
 /**
  * Opens a host. `uri` names it: "local:" is this kernel (also "local:?root=/path", percent-encoded; unknown keys are
@@ -349,9 +359,9 @@ SANDBOX_API int sandbox_spec_set_daemon(struct sandbox_spec *spec, const char *c
 SANDBOX_API int sandbox_spec_add_capability(struct sandbox_spec *spec, const char *capability, struct sandbox_error **error);
 /** 1: a /dev/fuse of its own, for the daemon (mode 0600, owned by the sandbox's root). EDENIED at create where impossible. Since 0.1. */
 SANDBOX_API int sandbox_spec_set_fuse(struct sandbox_spec *spec, int fuse, struct sandbox_error **error);
-/** Memory limit in bytes, at least 1 MiB; 0: none. EUNSUPPORTED at create where no cgroup can enforce it. Since 0.1. */
+/** Memory limit in bytes, at least 4 MiB; 0: none. EUNSUPPORTED at create where no cgroup can enforce it. Since 0.1. */
 SANDBOX_API int sandbox_spec_set_memory_max(struct sandbox_spec *spec, int64_t bytes, struct sandbox_error **error);
-/** Most processes and threads at once, 1 to 4194304; 0: the default. By a cgroup where there is one, else by RLIMIT_NPROC. Since 0.1. */
+/** Most processes and threads at once, 3 to 4194304; 0: the default. By a cgroup where there is one, else by RLIMIT_NPROC. Since 0.1. */
 SANDBOX_API int sandbox_spec_set_pids_max(struct sandbox_spec *spec, int64_t pids, struct sandbox_error **error);
 /** CPU time per time in thousandths of one CPU, 10 or more; 0: no limit. EUNSUPPORTED at create without a cgroup. Since 0.1. */
 SANDBOX_API int sandbox_spec_set_cpu_max(struct sandbox_spec *spec, int64_t millicpus, struct sandbox_error **error);
@@ -602,9 +612,11 @@ struct sandbox_exec_options {
     int terminal;            /**< enum sandbox_terminal; not 0: the three above are not looked at, and there is no journal */
     int rows;                /**< of the terminal, 1 to 65,535; 0: 24 */
     int columns;             /**< 1 to 65,535; 0: 80 */
+    const struct sandbox_limits *limits; /**< of this command and all its descendants, below those of the sandbox; NULL: none. All but
+                                  files_max need cgroup v2 with the controller: EUNSUPPORTED elsewhere, naming the field */
 };
 #define SANDBOX_EXEC_OPTIONS_INIT                                                                                                \
-    { sizeof(struct sandbox_exec_options), NULL, NULL, NULL, SANDBOX_STDIO_NULL, SANDBOX_STDIO_PIPE, SANDBOX_STDIO_PIPE, 0, 0, 0, 0, 0 }
+    { sizeof(struct sandbox_exec_options), NULL, NULL, NULL, SANDBOX_STDIO_NULL, SANDBOX_STDIO_PIPE, SANDBOX_STDIO_PIPE, 0, 0, 0, 0, 0, NULL }
 
 enum sandbox_exec_kind {
     SANDBOX_EXEC_EXITED = 1,    /**< ended by itself; code is its exit code */
@@ -854,7 +866,11 @@ enum sandbox_event_type {
     SANDBOX_EVENT_RESTARTED = 12,    /**< its daemon, by its restart policy: attribute "count", of restarts since its start */
     SANDBOX_EVENT_HEALTH = 13,       /**< attribute "health" (starting healthy unhealthy) */
     SANDBOX_EVENT_TTL = 14,          /**< its time to live ended: it is being stopped */
-    SANDBOX_EVENT_IDLE = 15          /**< it was idle for too long: it is being stopped */
+    SANDBOX_EVENT_IDLE = 15,         /**< it was idle for too long: it is being stopped */
+    SANDBOX_EVENT_OOM = 16,          /**< the kernel killed inside for want of memory: attribute "kills", how often since the last */
+    SANDBOX_EVENT_LIMIT = 17,        /**< a limit was run into: attributes "limit" ("memory", "pids"), "hits" since the last, at most one a
+                                          second for each */
+    SANDBOX_EVENT_LIMITS = 18        /**< its limits were changed: attribute "limits", as inspect has them */
 };
 
 /** Which sandboxes to watch; NULL fields don't filter. */
@@ -892,6 +908,99 @@ SANDBOX_API const char *sandbox_event_get_name(const struct sandbox_event *event
 SANDBOX_API int64_t sandbox_event_get_time_ms(const struct sandbox_event *event);
 /** Everything as one JSON object: "type" (as "exec-exited"), "id", "name", "time_ms", "attributes". Since 0.1. */
 SANDBOX_API const char *sandbox_event_get_json(const struct sandbox_event *event);
+
+/* ------------------------------------------------------------------------------------ limits and statistics ---- */
+
+/** In a sandbox_limits: this number stays as it is. */
+#define SANDBOX_LIMIT_KEEP (-1)
+
+/** How fast a disk may be used. 0: as fast as it is. */
+struct sandbox_io_limit {
+    size_t size;
+    const char *device; /**< of the host: "MAJOR:MINOR", a disk's node, or an absolute path of something on it; up to 255 bytes. A partition
+                             stands for its disk. EINVALID at create for a file system without a disk of its own (overlay, tmpfs, btrfs) */
+    int64_t read_bps;   /**< bytes a second */
+    int64_t write_bps;
+    int64_t read_iops;  /**< operations a second */
+    int64_t write_iops;
+};
+#define SANDBOX_IO_LIMIT_INIT { sizeof(struct sandbox_io_limit), NULL, 0, 0, 0, 0 }
+
+/**
+ * How much may be used. Each number: SANDBOX_LIMIT_KEEP leaves it as it is, 0 is no limit (or the default), others are EINVALID below the
+ * least that a sandbox can live with, and the message names that.
+ */
+struct sandbox_limits {
+    size_t size;
+    int64_t memory_max; /**< bytes, at least 4 MiB. Beyond it the kernel kills inside; its init last */
+    int64_t swap_max;   /**< bytes of swap beside memory_max; 0: none while there is a memory_max */
+    int64_t pids_max;   /**< processes and threads, at least 3; 0: 4,096 */
+    int64_t cpu_max;    /**< thousandths of one CPU, at least 10 */
+    int64_t cpu_weight; /**< share of CPUs that others want, too: 1 to 10,000; 0: 100 */
+    int64_t files_max;  /**< descriptors that each process may have open, at least 16 (all processes together: times pids_max; what the
+                             kernel holds for them counts as memory). 0: as many as the caller's process. For what is started from then on */
+    const struct sandbox_io_limit *const *io; /**< ended by NULL, up to 8 disks: all that are limited; NULL: stays as it is */
+};
+#define SANDBOX_LIMITS_INIT { sizeof(struct sandbox_limits), -1, -1, -1, -1, -1, -1, NULL }
+
+/** All limits of a spec in one call. Nothing of the spec changes when it fails. Since 0.1. */
+SANDBOX_API int sandbox_spec_set_limits(struct sandbox_spec *spec, const struct sandbox_limits *limits, struct sandbox_error **error);
+/**
+ * Changes the limits of a sandbox, in any state, now and for every later start. What runs is limited at once (files_max: what is started from
+ * then on). EBUSY (retryable) when memory_max is below what is in use and can't be taken back: nothing is killed by it. EDENIED above the
+ * host's ceiling; EUNSUPPORTED, naming the field, where a running sandbox can't get this limit: stop it first. After a failure all is
+ * as it was; when this process dies within it the new limits stand in the record, and hold from the next start or set on. Since 0.1.
+ */
+SANDBOX_API int sandbox_set_limits(struct sandbox *sandbox, const struct sandbox_limits *limits, int64_t timeout_ms,
+                                   struct sandbox_error **error);
+
+/** What waits for a resource: PSI. */
+struct sandbox_pressure {
+    int64_t some_us;    /**< how long something waited, all in all; -1: not known */
+    int64_t full_us;    /**< how long everything did */
+    int64_t some_avg10; /**< share of the last 10 s, in hundredths of a percent; -1: not known */
+    int64_t full_avg10;
+};
+/**
+ * What a sandbox uses, from the kernel. A number is -1 where it isn't known, a limit -1 where there is none. The levels (enum
+ * sandbox_level) say whose numbers they are: ENFORCED: the kernel's, of all that is inside; WRAPPED: summed up from the processes that live;
+ * IMPOSSIBLE: none, for want of the controller.
+ */
+struct sandbox_stats {
+    size_t size;
+    int memory_level, pids_level, cpu_level, io_level, pressure_level;
+    int64_t time_ns;          /**< CLOCK_MONOTONIC, when it was read */
+    int64_t memory;           /**< bytes */
+    int64_t memory_peak;      /**< the most there ever was */
+    int64_t memory_max;
+    int64_t memory_hits;      /**< how often memory_max was run into */
+    int64_t oom_kills;
+    int64_t swap;             /**< bytes */
+    int64_t swap_max;
+    int64_t pids;             /**< processes and threads */
+    int64_t pids_max;
+    int64_t pids_hits;        /**< how often pids_max refused one */
+    int64_t cpu_us;           /**< time on CPUs */
+    int64_t cpu_user_us;
+    int64_t cpu_system_us;
+    int64_t cpu_max;          /**< thousandths of one CPU */
+    int64_t cpu_periods;      /**< in which there was something to run */
+    int64_t cpu_throttled;    /**< of them, those in which cpu_max held it up */
+    int64_t cpu_throttled_us;
+    int64_t io_read_bytes;    /**< all disks together */
+    int64_t io_write_bytes;
+    int64_t io_reads;
+    int64_t io_writes;
+    struct sandbox_pressure memory_pressure, cpu_pressure, io_pressure;
+};
+#define SANDBOX_STATS_INIT                                                                                                       \
+    { sizeof(struct sandbox_stats), 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,    \
+      -1, -1, -1, { -1, -1, -1, -1 }, { -1, -1, -1, -1 }, { -1, -1, -1, -1 } }
+/**
+ * Reads what a sandbox uses now. stats->size must be set (SANDBOX_STATS_INIT). ENOTRUNNING, ENOTFOUND. Does not wait, and needs nothing of
+ * what is inside. Since 0.1.
+ */
+SANDBOX_API int sandbox_get_stats(struct sandbox *sandbox, struct sandbox_stats *stats, struct sandbox_error **error);
 
 /* -------------------------------------------------------------------------------------------------- files ---- */
 

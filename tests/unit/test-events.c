@@ -38,7 +38,7 @@ static void tear_down(void)
 START_TEST(events_types)
 {
     static const char *const said[] = { EVENT("created", "\"attributes\":{}"), EVENT("failed", "\"attributes\":{\"cause\":\"x\"}"),
-                                        EVENT("paused", "\"attributes\":{},\"more\":1") };
+                                        EVENT("moved", "\"attributes\":{},\"more\":1") };
     static const int types[] = { SANDBOX_EVENT_CREATED, SANDBOX_EVENT_FAILED, SANDBOX_EVENT_UNKNOWN };
 
     for (size_t i = 0; i < SB_ELEMENTS(said); i++) {

@@ -20,6 +20,12 @@ static void print_attributes(const char *text)
         if (json_is_string(value)) {
             putchar('=');
             print_safe(json_string_value(value));
+        } else if (json_is_object(value)) {
+            char *inner = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS);
+
+            putchar('=');
+            print_safe(inner ? inner : "?");
+            free(inner);
         } else {
             printf("=%lld", (long long)json_integer_value(value));
         }
@@ -27,12 +33,20 @@ static void print_attributes(const char *text)
     json_decref(event);
 }
 
+/* As the library calls it: also one that this program doesn't know. */
+static void print_type(const char *text)
+{
+    json_t *event = json_loads(text, 0, NULL);
+    const char *type = json_string_value(json_object_get(event, "type"));
+
+    print_safe(type ? type : "?");
+    printf("%*s", type && strlen(type) < 13 ? (int)(13 - strlen(type)) : 0, "");
+    json_decref(event);
+}
+
 static void print_event(const struct tool *tool, const struct sandbox_event *event)
 {
-    static const char *const names[] = { "?", "created", "started", "daemon-exited", "exec-started", "exec-exited", "stopped", "failed",
-                                         "deleted", "overrun" };
     int64_t ms = sandbox_event_get_time_ms(event);
-    int type = sandbox_event_get_type(event);
     time_t seconds = (time_t)(ms / 1000);
     char when[32] = "";
     struct tm tm;
@@ -43,8 +57,9 @@ static void print_event(const struct tool *tool, const struct sandbox_event *eve
     }
     if (gmtime_r(&seconds, &tm))
         strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &tm);
-    printf("%s.%03dZ %-13s %.12s ", when, (int)(ms % 1000), names[type > 0 && type < (int)TOOL_ELEMENTS(names) ? type : 0],
-           sandbox_event_get_id(event));
+    printf("%s.%03dZ ", when, (int)(ms % 1000));
+    print_type(sandbox_event_get_json(event));
+    printf(" %.12s ", sandbox_event_get_id(event));
     print_safe(*sandbox_event_get_name(event) ? sandbox_event_get_name(event) : "-");
     print_attributes(sandbox_event_get_json(event));
     putchar('\n');

@@ -5,7 +5,9 @@
 
 #include <driver.h>
 
-/* Opens a state root (NULL: the default) and repairs it. agent_dir NULL: the installed or carried programs. */
-int sb_engine_open(const char *root, const char *agent_dir, struct sb_driver **ret_driver, struct sandbox_error **error);
+/* Opens a state root (NULL: the default) and repairs it. agent_dir NULL: the installed or carried programs. Of options (NULL: none) the
+ * ceiling counts. */
+int sb_engine_open(const char *root, const char *agent_dir, const struct sandbox_host_options *options, struct sb_driver **ret_driver,
+                   struct sandbox_error **error);
 
 #endif
