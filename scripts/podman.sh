@@ -56,7 +56,7 @@ part_first() {
 part_suites() {
     local status=0
     inside suites --privileged --env TMPDIR=/src/tmp --env XDG_CACHE_HOME=/src/cache -- \
-        sh -c 'cd /src && meson test -C build --no-rebuild --timeout-multiplier 3 --print-errorlogs --no-suite header --no-suite symbols --no-suite abi --no-suite style --no-suite bench-smoke' || status=$?
+        sh -c 'cd /src && SBTEST_SLOW=4 meson test -C build --no-rebuild --timeout-multiplier 4 --print-errorlogs --no-suite header --no-suite symbols --no-suite abi --no-suite style --no-suite bench-smoke' || status=$?
     python3 scripts/test-summary "$work/src/build" || status=$?
     return $status
 }
