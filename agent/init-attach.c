@@ -21,7 +21,7 @@ static int is_daemon(const uint8_t exec_id[32])
     return !memcmp(exec_id, daemon, sizeof daemon);
 }
 
-static struct ag_slot *find_running(const uint8_t exec_id[32])
+struct ag_slot *ag_find_running(const uint8_t exec_id[32])
 {
     if (is_daemon(exec_id))
         return ag_daemon_slot();
@@ -52,7 +52,7 @@ static const struct sb_reply *find_end(const uint8_t exec_id[32])
 void ag_attach(struct ag_slot *s, const struct sb_request *q)
 {
     struct sb_reply started = { .type = SB_REPLY_STARTED };
-    struct ag_slot *target = find_running(q->exec_id);
+    struct ag_slot *target = ag_find_running(q->exec_id);
     const struct sb_reply *end = target ? NULL : find_end(q->exec_id);
 
     if (!target && !end) {

@@ -9,8 +9,8 @@
 #include "init.h"
 
 /* Slots for all that may be held for long, so that none of it can keep a short request (a status, a shutdown) out. */
-enum { AG_FILES_HUNG_MAX = 512, AG_DIALS_MAX = 512, AG_SLOTS = SB_EXECS_MAX + SB_ATTACHED_MAX + AG_FILES_HUNG_MAX + AG_DIALS_MAX + 256, AG_KILL_MS = 5000 };
-enum ag_slot_kind { FREE = 0, IDLE, STARTING, RUNNING, KILLING, DIALING, ATTACHED, SERVING, WATCHING };
+enum { AG_FILES_HUNG_MAX = 512, AG_DIALS_MAX = 512, AG_SLOTS = SB_EXECS_MAX + SB_ATTACHED_MAX + AG_FILES_HUNG_MAX + AG_DIALS_MAX + SB_TERMINALS_MAX + 256, AG_KILL_MS = 5000 };
+enum ag_slot_kind { FREE = 0, IDLE, STARTING, RUNNING, KILLING, DIALING, ATTACHED, SERVING, WATCHING, HOLDING, TAKING };
 /* What an epoll event is about; the slot's index is in the lower half of its data. */
 enum ag_what { ON_CONNECTION = 0, ON_STATUS, ON_DIAL, ON_LISTEN, ON_SIGNAL, ON_OWNER, ON_EVENTS };
 
@@ -22,7 +22,7 @@ struct ag_slot {
     uint16_t port;
     int leaf; /* its own cgroup, -1: none */
     int pin;  /* its cgroup namespace, with a deadline; -1: none */
-    int terminal; /* the outer end of its terminal, until it is handed out; -1: none */
+    int terminal; /* starting: the outer end of its terminal, until it is handed out; holding: what is held; -1: none */
     char leaf_name[AG_LEAF_NAME];
     pid_t pid; /* 0: reaped */
     int daemon;
@@ -110,6 +110,18 @@ void ag_attach_drop(struct ag_slot *s);
 
 /* What children of init get as their oom_score_adj while they are cloned. */
 void ag_set_oom_score(const char *score);
+
+/* NULL: none such runs. All zero: the daemon. */
+struct ag_slot *ag_find_running(const uint8_t exec_id[32]);
+
+/* ---- init-hold.c ---- */
+/* SB_REQUEST_DETACH, SB_REQUEST_TERMINAL_BACK; descriptors stay the caller's. */
+void ag_hold(struct ag_slot *s, const struct sb_request *q, const int *fds, size_t n_fds);
+void ag_hold_back(struct ag_slot *s, const struct sb_request *q);
+/* The connection of one who waits for it is gone; the holder is late; it has ended. */
+void ag_hold_drop(const struct ag_slot *s);
+void ag_hold_kill(struct ag_slot *s);
+void ag_hold_ended(struct ag_slot *s, int status);
 
 /* ---- init-files.c ---- */
 /* SB_REQUEST_FILES; the descriptors stay the caller's. */

@@ -59,7 +59,9 @@ static void drop_connection(struct ag_slot *s)
         s->dial_fd = ag_forget(s->dial_fd);
     if (s->kind == SERVING)
         ag_files_drop(s);
-    if (s->kind == IDLE || s->kind == DIALING || s->kind == ATTACHED || s->kind == WATCHING)
+    if (s->kind == TAKING)
+        ag_hold_drop(s);
+    if (s->kind == TAKING || s->kind == IDLE || s->kind == DIALING || s->kind == ATTACHED || s->kind == WATCHING)
         s->kind = FREE;
 }
 
@@ -117,6 +119,9 @@ static void on_deadline(struct ag_slot *s)
     case SERVING:
         ag_files_kill(s);
         break;
+    case HOLDING:
+        ag_hold_kill(s);
+        break;
     default:
         s->until = 0;
     }
@@ -144,12 +149,14 @@ static void on_signals(void)
             if (ag_loop.slots[i].pid == pid && ag_loop.slots[i].kind != FREE)
                 s = &ag_loop.slots[i];
         if (WIFSTOPPED(status)) {
-            if (s && (s->kind == STARTING || s->kind == SERVING)) /* what is ours, stopped by a neighbour of the same uid */
+            if (s && (s->kind == STARTING || s->kind == SERVING || s->kind == HOLDING)) /* what is ours, stopped by a neighbour of the same uid */
                 kill(pid, SIGCONT);
             continue;
         }
         if (s && s->kind == SERVING)
             ag_files_ended(s, status);
+        else if (s && s->kind == HOLDING)
+            ag_hold_ended(s, status);
         else if (s)
             ag_on_exit_of(s, status, &usage);
     }
@@ -229,6 +236,10 @@ static void on_request(struct ag_slot *s)
         ag_watch_begin(s, q);
     } else if (q->type == SB_REQUEST_SHUTDOWN) {
         shut_down(q);
+    } else if (q->type == SB_REQUEST_DETACH) {
+        ag_hold(s, q, fds, n_fds);
+    } else if (q->type == SB_REQUEST_TERMINAL_BACK) {
+        ag_hold_back(s, q);
     } else if (q->type == SB_REQUEST_ATTACH) {
         ag_attach(s, q);
     } else {

@@ -18,8 +18,8 @@ int sb_check_terminal(const struct sandbox_exec_options *options, struct sandbox
 {
     int r;
 
-    if (options->terminal != SANDBOX_TERMINAL_NONE && options->terminal != SANDBOX_TERMINAL_DIRECT)
-        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "terminal"), "terminal is %d", options->terminal);
+    if (options->terminal != 0 && options->terminal != 1)
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "terminal"), "terminal is neither 0 nor 1");
     if (options->terminal && options->journal_max)
         return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "journal_max"), "a command with a terminal has no journal");
     r = check_range("rows", options->rows, 0, error);
@@ -94,4 +94,81 @@ int sandbox_exec_resize_terminal(struct sandbox_exec *exec, int rows, int column
     struct sandbox_error *failure = NULL;
 
     return sb_leave(resize(exec, rows, columns, width, height, &failure), &failure, error, "terminal", exec ? exec->host : NULL);
+}
+
+static int detach(struct sandbox_exec *exec, struct sandbox_error **error)
+{
+    int r = check_exec(exec, error), fd = -1;
+
+    if (r)
+        return r;
+    if (!exec->host->driver->ops->terminal_detach)
+        return sb_fail_slot(error, exec->host, "terminal_detach", NULL);
+    pthread_mutex_lock(&exec->lock);
+    fd = SB_TAKE_FD(exec->exec->terminal_fd);
+    pthread_mutex_unlock(&exec->lock);
+    if (fd < 0)
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "exec"), "the terminal is not here");
+    r = exec->host->driver->ops->terminal_detach(exec->host->driver, exec->sandbox_id, exec->id, fd, error);
+    pthread_mutex_lock(&exec->lock);
+    if (r)
+        exec->exec->terminal_fd = SB_TAKE_FD(fd);
+    else
+        exec->terminal_taken = 0;
+    pthread_mutex_unlock(&exec->lock);
+    sb_close(fd);
+    return r;
+}
+
+int sandbox_exec_detach_terminal(struct sandbox_exec *exec, struct sandbox_error **error)
+{
+    struct sandbox_error *failure = NULL;
+
+    return sb_leave(detach(exec, &failure), &failure, error, "terminal", exec ? exec->host : NULL);
+}
+
+static int attach(struct sandbox_exec *exec, int *ret_fd, char **ret_shown, size_t *ret_size, struct sandbox_error **error)
+{
+    int r = sb_exec_check(exec, error), fd = -1;
+    SB_FREE char *shown = NULL;
+    SB_CLOSE int copy = -1;
+    size_t size = 0;
+
+    if (r)
+        return r;
+    if (!ret_fd)
+        return sb_fail_null(error, "ret_fd");
+    if (ret_shown && !ret_size)
+        return sb_fail_null(error, "ret_size");
+    if (!exec->host->driver->ops->terminal_attach)
+        return sb_fail_slot(error, exec->host, "terminal_attach", NULL);
+    r = exec->host->driver->ops->terminal_attach(exec->host->driver, exec->sandbox_id, exec->id, &fd, &shown, &size, error);
+    if (r)
+        return r;
+    copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (copy < 0) { /* nobody shall lose it for our want of descriptors */
+        r = sb_fail_errno(error, errno, "terminal", "no descriptor for the terminal");
+        exec->host->driver->ops->terminal_detach(exec->host->driver, exec->sandbox_id, exec->id, fd, NULL);
+        sb_close(fd);
+        return r;
+    }
+    pthread_mutex_lock(&exec->lock);
+    exec->exec->terminal = 1;
+    exec->terminal_taken = 1;
+    sb_close(exec->exec->terminal_fd);
+    exec->exec->terminal_fd = fd;
+    pthread_mutex_unlock(&exec->lock);
+    *ret_fd = SB_TAKE_FD(copy);
+    if (ret_shown) {
+        *ret_shown = SB_TAKE_PTR(shown);
+        *ret_size = size;
+    }
+    return 0;
+}
+
+int sandbox_exec_attach_terminal(struct sandbox_exec *exec, int *ret_fd, char **ret_shown, size_t *ret_size, struct sandbox_error **error)
+{
+    struct sandbox_error *failure = NULL;
+
+    return sb_leave(attach(exec, ret_fd, ret_shown, ret_size, &failure), &failure, error, "terminal", exec ? exec->host : NULL);
 }

@@ -72,7 +72,7 @@ struct sb_exec_request {
     int fds[3];                 /* the command's own ends (0 stdin, 1 stdout, 2 stderr), never -1 (but see journal_max); borrowed for the call */
     int64_t deadline_ms;        /* 0: none */
     int64_t journal_max;        /* 0: none; else fds[1] and fds[2] are -1 */
-    int terminal;               /* enum sandbox_terminal; not 0: all fds are -1, and sb_exec.terminal_fd is the caller's end */
+    int terminal;               /* 1: all fds are -1, and sb_exec.terminal_fd is the caller's end */
     int rows, columns;          /* of the terminal */
     const struct sb_limits *limits; /* NULL: none */
 };
@@ -90,7 +90,7 @@ struct sb_exec {
     const struct sb_exec_ops *ops;
     int fd; /* polls readable (level-triggered) once it has ended */
     int journal; /* 1: it has one */
-    int terminal; /* enum sandbox_terminal */
+    int terminal; /* 1: it has one, as far as is known */
     int terminal_fd; /* with a terminal: of one that was begun here the caller's end, else -1; the driver closes it */
 };
 
@@ -240,6 +240,11 @@ struct sb_driver_ops {
     int (*network_set_allowed)(struct sb_driver *driver, const char *name, const char *const *rules, struct sandbox_error **error);
     int (*network_remove)(struct sb_driver *driver, const char *name, struct sandbox_error **error);
     int (*network_list)(struct sb_driver *driver, json_t **ret_json, struct sandbox_error **error);
+    /* fd, the caller's end, is borrowed. */
+    int (*terminal_detach)(struct sb_driver *driver, const char *id, const char *exec_id, int fd, struct sandbox_error **error);
+    /* *ret_shown is malloc'ed, of *ret_size bytes. */
+    int (*terminal_attach)(struct sb_driver *driver, const char *id, const char *exec_id, int *ret_fd, char **ret_shown, size_t *ret_size,
+                           struct sandbox_error **error);
     /* NULL where a host cannot: api/ then fails with EUNSUPPORTED naming the call and the backend. Any slot may be NULL. */
 };
 

@@ -87,7 +87,7 @@ static const struct sb_driver_ops driver_ops = {
     .inspect = sb_engine_inspect,
     .list = sb_engine_list,
     .exec = sb_engine_exec,
-    .exec_open = sb_engine_exec_open,
+    .exec_open = sb_engine_exec_open, .terminal_detach = sb_engine_terminal_detach, .terminal_attach = sb_engine_terminal_attach,
     .log_open = sb_engine_log_open,
     .dial = sb_engine_dial,
     .forward_open = sb_engine_forward_open,

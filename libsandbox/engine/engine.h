@@ -245,6 +245,9 @@ int sb_engine_inspect(struct sb_driver *driver, const char *id, json_t **ret_jso
 int sb_engine_list(struct sb_driver *driver, const struct sandbox_list_options *options, json_t **ret_json, struct sandbox_error **error);
 int sb_engine_exec(struct sb_driver *driver, const char *id, const struct sb_exec_request *request, struct sb_exec **ret_exec,
                    struct sandbox_error **error);
+int sb_engine_terminal_detach(struct sb_driver *driver, const char *id, const char *exec_id, int fd, struct sandbox_error **error); /* pty.c */
+int sb_engine_terminal_attach(struct sb_driver *driver, const char *id, const char *exec_id, int *ret_fd, char **ret_shown, size_t *ret_size,
+                              struct sandbox_error **error);
 int sb_engine_dial(struct sb_driver *driver, const char *id, int port, int64_t timeout_ms, int *ret_fd, struct sandbox_error **error);
 int sb_engine_forward_open(struct sb_driver *driver, const char *id, int port, int local_port, struct sb_forward **ret_forward,
                            struct sandbox_error **error); /* forward.c */

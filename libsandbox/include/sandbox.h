@@ -609,7 +609,7 @@ struct sandbox_exec_options {
     int64_t journal_max;     /**< 8 KiB to 1 GiB: so much of stdout and stderr is kept in a journal, to be read from any offset by
                                   sandbox_exec_log_open(), also after this process is gone; stdout_fd and stderr_fd must be
                                   SANDBOX_STDIO_PIPE or SANDBOX_STDIO_NULL then, and there are no pipes to take; 0: no journal */
-    int terminal;            /**< enum sandbox_terminal; not 0: the three above are not looked at, and there is no journal */
+    int terminal;            /**< 1: a terminal instead of the three above, which are not looked at then; without a journal */
     int rows;                /**< of the terminal, 1 to 65,535; 0: 24 */
     int columns;             /**< 1 to 65,535; 0: 80 */
     const struct sandbox_limits *limits; /**< of this command and all its descendants, below those of the sandbox; NULL: none. All but
@@ -679,12 +679,10 @@ SANDBOX_API int sandbox_exec_kill(struct sandbox_exec *exec, int signal, unsigne
  * Terminals. A command with a terminal has stdin, stdout and stderr on a pseudo-terminal of the sandbox's own /dev/pts, which belongs to
  * its user, is its controlling terminal and has a session to itself: job control works. It begins with the kernel's settings and UTF-8.
  * Set TERM in the options' env; nothing is set here. No terminal of the caller's comes into the sandbox.
+ *
+ * The caller's end is the pseudo-terminal's own other end: nothing stands between. When the caller has closed it and given up the handle,
+ * or has died, the terminal hangs up: SIGHUP to the command's session. sandbox_exec_detach_terminal() lets it go on instead.
  */
-enum sandbox_terminal {
-    SANDBOX_TERMINAL_NONE = 0,
-    SANDBOX_TERMINAL_DIRECT = 1 /**< the caller's end is the terminal's own other end: nothing stands between. When the caller closes it
-                                     and gives up the handle, or dies, the terminal hangs up: SIGHUP to the command's session */
-};
 /**
  * The caller's end of the command's terminal, once: what is typed is written to it, what is shown is read from it. A read that fails with
  * EIO, or gives 0, is the end: all output came, and no process has the terminal any more. To end the input write the terminal's end-of-file
@@ -697,6 +695,23 @@ SANDBOX_API int sandbox_exec_take_terminal(struct sandbox_exec *exec, int *ret_f
  * processes get SIGWINCH when it changed. EINVALID: no terminal here. ENOTRUNNING: it has ended. Since 0.1.
  */
 SANDBOX_API int sandbox_exec_resize_terminal(struct sandbox_exec *exec, int rows, int columns, int width, int height,
+                                             struct sandbox_error **error);
+
+/** How much of what a terminal shows is kept while nobody is attached to it. */
+#define SANDBOX_TERMINAL_KEPT 65536
+/**
+ * Leaves the command's terminal to the sandbox, so that it goes on without this handle and process: what it shows is read and the last
+ * SANDBOX_TERMINAL_KEPT bytes are kept. The handle's part ends here; the caller closes its own descriptor, and doesn't read from it any
+ * more. EINVALID: no terminal here. ELIMIT: 64 are left so in this sandbox. ENOTRUNNING. Since 0.1.
+ */
+SANDBOX_API int sandbox_exec_detach_terminal(struct sandbox_exec *exec, struct sandbox_error **error);
+/**
+ * Takes over a terminal that was left so, by any handle of the command, from any process: *ret_fd is the caller's end, as
+ * sandbox_exec_take_terminal() gives it. *ret_shown (may be NULL, with ret_size) gets what is kept of what it showed meanwhile, to be released
+ * by sandbox_buffer_free(). When the command has ended meanwhile *ret_fd reads its end at once; that is known of the last 64. EBUSY:
+ * somebody is attached to it, or being attached. ENOTFOUND: the command has ended, or has no terminal. Since 0.1.
+ */
+SANDBOX_API int sandbox_exec_attach_terminal(struct sandbox_exec *exec, int *ret_fd, char **ret_shown, size_t *ret_size,
                                              struct sandbox_error **error);
 
 /** Input and limits of sandbox_exec_communicate(). */

@@ -21,7 +21,7 @@ enum { WAIT_MS = 20000 };
 struct screen {
     struct sandbox_exec *exec;
     int fd;
-    char text[65536];
+    char text[SANDBOX_TERMINAL_KEPT + 16384];
     size_t n, seen; /* what was searched already */
     int ended;
 };
@@ -39,7 +39,7 @@ static void open_screen(struct screen *t, struct sandbox *sandbox, const char *s
 {
     struct sandbox_exec_options options = SANDBOX_EXEC_OPTIONS_INIT;
 
-    options.terminal = SANDBOX_TERMINAL_DIRECT;
+    options.terminal = 1;
     options.env = BOX_ARGV("TERM=xterm", "PS1=$ ");
     open_with(t, sandbox, &options, BOX_ARGV("sh", "-c", script));
 }
@@ -121,7 +121,7 @@ START_TEST(exec_f18_terminal)
     await_text(&t, "24 80\r\n");
     await_text(&t, "iutf8\r\n");
     expect_code(&t, 7);
-    options.terminal = SANDBOX_TERMINAL_DIRECT;
+    options.terminal = 1;
     options.user = box_user();
     options.workdir = "/tmp";
     options.env = BOX_ARGV("ONE=1");
@@ -158,7 +158,7 @@ START_TEST(terminal_bad_arguments)
 
     options.terminal = 9;
     expect_refused(sandbox, &options, "terminal");
-    options.terminal = SANDBOX_TERMINAL_DIRECT;
+    options.terminal = 1;
     options.rows = 65536;
     expect_refused(sandbox, &options, "rows");
     options.rows = 0;
@@ -190,7 +190,7 @@ START_TEST(terminal_bad_arguments)
     sbtest_fails(sandbox_exec_resize_terminal(t.exec, 24, 80, 0, 0, &error), SANDBOX_ENOTRUNNING, &error);
     expect_code(&t, 3);
     options = (struct sandbox_exec_options)SANDBOX_EXEC_OPTIONS_INIT;
-    options.terminal = SANDBOX_TERMINAL_DIRECT;
+    options.terminal = 1;
     sbtest_fails(sandbox_exec(sandbox, BOX_ARGV("/no/such"), &options, &exec, &error), SANDBOX_ENOTFOUND, &error);
     box_end(&host, &sandbox);
 }
@@ -228,7 +228,7 @@ START_TEST(terminal_job_control)
     struct sandbox_exec_options options = SANDBOX_EXEC_OPTIONS_INIT;
     struct screen t;
 
-    options.terminal = SANDBOX_TERMINAL_DIRECT;
+    options.terminal = 1;
     options.env = BOX_ARGV("PS1=ready> ", "ENV=", "TERM=dumb");
     open_with(&t, sandbox, &options, BOX_ARGV("bash", "--norc", "--noediting", "-i"));
     await_text(&t, "ready> ");
@@ -332,12 +332,12 @@ static int lives(struct sandbox *sandbox, const char *what)
     return box_code(sandbox, NULL, script) == 0;
 }
 
-static void await_gone(struct sandbox *sandbox, const char *what)
+static void await_life(struct sandbox *sandbox, const char *what, int wanted)
 {
     long until = box_now() + sbtest_slowly(WAIT_MS);
 
-    while (lives(sandbox, what)) {
-        ck_assert_msg(box_now() < until, "%s still runs", what);
+    while (lives(sandbox, what) != wanted) {
+        ck_assert_msg(box_now() < until, "%s %s", what, wanted ? "doesn't run" : "still runs");
         usleep(20000);
     }
 }
@@ -354,7 +354,7 @@ START_TEST(terminal_hang_up)
 
     open_screen(&t, sandbox, "echo ready; sleep 4321; exit 1");
     await_text(&t, "ready");
-    ck_assert(lives(sandbox, "sleep 4321"));
+    await_life(sandbox, "sleep 4321", 1);
     sbtest_ok(sandbox_exec_open(sandbox, sandbox_exec_get_id(t.exec), &again, &error), &error);
     close(t.fd);
     sandbox_exec_unref(t.exec);
@@ -362,7 +362,7 @@ START_TEST(terminal_hang_up)
     ck_assert_int_eq(result.kind, SANDBOX_EXEC_SIGNALLED);
     ck_assert_int_eq(result.signal, SIGHUP);
     sandbox_exec_unref(again);
-    await_gone(sandbox, "sleep 4321");
+    await_life(sandbox, "sleep 4321", 0);
     box_end(&host, &sandbox);
 }
 END_TEST
@@ -394,10 +394,10 @@ START_TEST(terminal_caller_dies)
         pause();
     }
     ck_assert_int_eq(read(pair[0], &byte, 1), 1);
-    ck_assert(lives(sandbox, "sleep 4322"));
+    await_life(sandbox, "sleep 4322", 1);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    await_gone(sandbox, "sleep 4322");
+    await_life(sandbox, "sleep 4322", 0);
     close(pair[0]);
     close(pair[1]);
     box_end(&host, &sandbox);
@@ -443,7 +443,7 @@ START_TEST(redteam_b09_terminal)
     struct sandbox_exec_options options = SANDBOX_EXEC_OPTIONS_INIT;
     struct screen t;
 
-    open_screen(&t, sandbox, "perl -e 'print ioctl(STDIN, 0x5412, \"x\") ? \"pushed\" : \"errno \" . ($! + 0), \"\\n\"'; read -r x"); /* TIOCSTI */
+    open_screen(&t, sandbox, "perl -e 'my $x = \"x\"; print ioctl(STDIN, 0x5412, $x) ? \"pushed\" : \"errno \" . ($! + 0), \"\\n\"'; read -r x"); /* TIOCSTI */
     await_text(&t, "errno 1\r\n");
     if (box_user()) {
         options.user = box_user();
@@ -451,6 +451,183 @@ START_TEST(redteam_b09_terminal)
     }
     type_text(&t, "\n");
     expect_code(&t, 0);
+    box_end(&host, &sandbox);
+}
+END_TEST
+
+/* The same command by another handle, as another process has it. */
+static void attach_again(struct screen *t, struct sandbox *sandbox, const char *id)
+{
+    struct sandbox_error *error = NULL;
+    char *shown = NULL;
+    size_t size = 0;
+
+    memset(t, 0, sizeof *t);
+    sbtest_ok(sandbox_exec_open(sandbox, id, &t->exec, &error), &error);
+    sbtest_ok(sandbox_exec_attach_terminal(t->exec, &t->fd, &shown, &size, &error), &error);
+    ck_assert_uint_le(size, SANDBOX_TERMINAL_KEPT);
+    t->n = size < sizeof t->text - 1 ? size : sizeof t->text - 1;
+    memcpy(t->text, shown + size - t->n, t->n);
+    t->text[t->n] = 0;
+    sandbox_buffer_free(shown);
+}
+
+static void leave(struct screen *t, char id[SANDBOX_ID_LENGTH + 1])
+{
+    struct sandbox_error *error = NULL;
+
+    snprintf(id, SANDBOX_ID_LENGTH + 1, "%s", sandbox_exec_get_id(t->exec));
+    sbtest_ok(sandbox_exec_detach_terminal(t->exec, &error), &error);
+    close(t->fd);
+    sandbox_exec_unref(t->exec);
+}
+
+/* Left alone, a terminal goes on; what it shows meanwhile is kept for who comes next, and nothing is lost then. */
+START_TEST(terminal_detach)
+{
+    struct sandbox_host *host = box_host();
+    struct sandbox *sandbox = box_start(host, NULL);
+    struct sandbox_error *error = NULL;
+    struct sandbox_exec *other = NULL;
+    char id[SANDBOX_ID_LENGTH + 1];
+    struct screen t;
+    int fd;
+
+    open_screen(&t, sandbox, "echo one; while read -r line; do echo \"got $line\"; [ \"$line\" = end ] && exit 8; done");
+    await_text(&t, "one\r\n");
+    snprintf(id, sizeof id, "%s", sandbox_exec_get_id(t.exec));
+    sbtest_ok(sandbox_exec_open(sandbox, id, &other, &error), &error);
+    sbtest_fails(sandbox_exec_attach_terminal(other, &fd, NULL, NULL, &error), SANDBOX_EBUSY, &error);
+    sbtest_fails(sandbox_exec_detach_terminal(other, &error), SANDBOX_EINVALID, &error);
+    type_text(&t, "typed\n");
+    leave(&t, id);
+    for (int i = 0; i < 3; i++) {
+        attach_again(&t, sandbox, id);
+        sbtest_fails(sandbox_exec_attach_terminal(other, &fd, NULL, NULL, &error), SANDBOX_EBUSY, &error);
+        if (i == 0)
+            await_text(&t, "got typed\r\n");
+        sbtest_ok(sandbox_exec_resize_terminal(t.exec, 30 + i, 90, 0, 0, &error), &error);
+        type_text(&t, "again\n");
+        await_text(&t, "got again\r\n");
+        leave(&t, id);
+    }
+    attach_again(&t, sandbox, id);
+    type_text(&t, "end\n");
+    await_text(&t, "got end\r\n");
+    expect_code(&t, 8);
+    sbtest_fails(sandbox_exec_attach_terminal(other, &fd, NULL, NULL, &error), SANDBOX_ENOTFOUND, &error);
+    sandbox_exec_unref(other);
+    box_end(&host, &sandbox);
+}
+END_TEST
+
+/* Nobody reads, and the command doesn't wait: the last bytes are kept, also beyond its end, and how it ended is known. */
+START_TEST(terminal_detached_end)
+{
+    struct sandbox_host *host = box_host();
+    struct sandbox *sandbox = box_start(host, NULL);
+    struct sandbox_exec_result result = SANDBOX_EXEC_RESULT_INIT;
+    struct sandbox_error *error = NULL;
+    char id[SANDBOX_ID_LENGTH + 1], *shown = NULL;
+    struct sandbox_exec *exec = NULL;
+    struct screen t;
+    size_t size;
+    char byte;
+    int fd;
+
+    open_screen(&t, sandbox, "stty -opost; echo ready; read -r x; seq 100000; printf last-word; exit 5");
+    await_text(&t, "ready");
+    type_text(&t, "go\n");
+    leave(&t, id);
+    sbtest_ok(sandbox_exec_open(sandbox, id, &exec, &error), &error);
+    sbtest_ok(sandbox_exec_wait(exec, sbtest_slowly(WAIT_MS), &result, &error), &error);
+    ck_assert_int_eq(result.code, 5);
+    usleep(100000); /* what is still in the terminal */
+    sbtest_ok(sandbox_exec_attach_terminal(exec, &fd, &shown, &size, &error), &error);
+    ck_assert_uint_eq(size, SANDBOX_TERMINAL_KEPT);
+    ck_assert_int_eq(memcmp(shown + size - 16, "100000\nlast-word", 16), 0);
+    for (size_t i = 1, number = 0; i < size && shown[i] != 'l'; i++) /* and no gap in them */
+        if (shown[i - 1] == '\n') {
+            size_t now = (size_t)strtoul(shown + i, NULL, 10);
+
+            ck_assert(!number || now == number + 1);
+            number = now;
+        }
+    sandbox_buffer_free(shown);
+    ck_assert_int_eq(read(fd, &byte, 1), 0);
+    close(fd);
+    sbtest_fails(sandbox_exec_attach_terminal(exec, &fd, NULL, NULL, &error), SANDBOX_ENOTFOUND, &error);
+    sandbox_exec_unref(exec);
+    box_end(&host, &sandbox);
+}
+END_TEST
+
+/* As many as may be left alone, and one more. */
+START_TEST(terminal_detached_limit)
+{
+    enum { N = 64 };
+    struct sandbox_host *host = box_host();
+    struct sandbox *sandbox = box_start(host, NULL);
+    struct sandbox_error *error = NULL;
+    static char ids[N][SANDBOX_ID_LENGTH + 1];
+    struct screen t, more;
+
+    for (int i = 0; i < N; i++) {
+        open_screen(&t, sandbox, "read -r x; exit 1");
+        leave(&t, ids[i]);
+    }
+    open_screen(&more, sandbox, "read -r x; exit 2");
+    sbtest_fails(sandbox_exec_detach_terminal(more.exec, &error), SANDBOX_ELIMIT, &error);
+    type_text(&more, "\n"); /* and it is still ours */
+    expect_code(&more, 2);
+    for (int i = 0; i < N; i++) {
+        attach_again(&t, sandbox, ids[i]);
+        type_text(&t, "\n");
+        expect_code(&t, 1);
+    }
+    box_end(&host, &sandbox);
+}
+END_TEST
+
+/* Who reads a terminal that is left alone can't be stopped from inside, but where there is one id only: then it hangs up. */
+START_TEST(redteam_terminal_holder)
+{
+    struct sandbox_host *host = box_host();
+    struct sandbox *sandbox = box_start(host, NULL);
+    struct sandbox_exec_result result = SANDBOX_EXEC_RESULT_INIT;
+    struct sandbox_error *error = NULL;
+    char id[SANDBOX_ID_LENGTH + 1];
+    struct sandbox_exec *exec = NULL;
+    struct screen t;
+    char *said;
+
+    open_screen(&t, sandbox, "echo ready; read -r x; exit 3");
+    await_text(&t, "ready");
+    leave(&t, id);
+    said = box_sh(sandbox, NULL,
+                  "for p in /proc/[0-9]*; do n=$(cat $p/comm 2>/dev/null) || continue; [ \"$n\" = sandbox-hold ] || continue; echo found; "
+                  "ls $p/fd >/dev/null 2>&1 && echo looked; cat $p/mem >/dev/null 2>&1 && echo read; done; :");
+    ck_assert_msg(strcmp(said, "found") == 0, "%s", said);
+    free(said);
+    if (box_privilege() == BOX_SINGLE) {
+        said = box_sh(sandbox, NULL, "for p in /proc/[0-9]*; do [ \"$(cat $p/comm)\" = sandbox-hold ] && kill -STOP ${p#/proc/}; done 2>/dev/null; :");
+        free(said);
+        attach_again(&t, sandbox, id); /* stopped, it is continued */
+        leave(&t, id);
+        said = box_sh(sandbox, NULL, "for p in /proc/[0-9]*; do [ \"$(cat $p/comm)\" = sandbox-hold ] && kill -9 ${p#/proc/}; done 2>/dev/null; :");
+        free(said);
+        sbtest_ok(sandbox_exec_open(sandbox, id, &exec, &error), &error);
+        sbtest_ok(sandbox_exec_wait(exec, sbtest_slowly(WAIT_MS), &result, &error), &error);
+        ck_assert_int_eq(result.signal, SIGHUP);
+        sandbox_exec_unref(exec);
+    } else {
+        said = box_sh(sandbox, NULL, "for p in /proc/[0-9]*; do [ \"$(cat $p/comm)\" = sandbox-hold ] && kill -9 ${p#/proc/} && echo killed; done 2>/dev/null; :");
+        ck_assert_str_eq(said, "");
+        free(said);
+        attach_again(&t, sandbox, id);
+        type_text(&t, "\n");
+        expect_code(&t, 3);
+    }
     box_end(&host, &sandbox);
 }
 END_TEST
@@ -470,6 +647,10 @@ int main(void)
     tcase_add_test(c, terminal_caller_dies);
     tcase_add_test(c, terminal_hundred);
     tcase_add_test(c, redteam_b09_terminal);
+    tcase_add_test(c, terminal_detach);
+    tcase_add_test(c, terminal_detached_end);
+    tcase_add_test(c, terminal_detached_limit);
+    tcase_add_test(c, redteam_terminal_holder);
     suite_add_tcase(suite, c);
     return box_main(suite);
 }

@@ -125,6 +125,8 @@ enum sb_request_type {
     SB_REQUEST_SHUTDOWN, /* SIGTERM to the daemon; init ends when it has, or after `timeout_ms` */
     SB_REQUEST_FILES = 7, /* descriptors: channel [, data]; see files-plan.h */
     SB_REQUEST_ATTACH = 8, /* to the exec with that id (all zero: the daemon): STARTED and, once, EXITED; else FAILED with ENOENT */
+    SB_REQUEST_DETACH = 17, /* of an exec: its terminal's outer end comes along, and is read here from now on: DONE */
+    SB_REQUEST_TERMINAL_BACK = 18, /* of an exec: DONE with it (code 1: without, it has ended), then `journal` bytes of what it showed */
     SB_REQUEST_WATCH = 9 /* one STATUS, then EVENTs until the connection's end [SB_REQUEST_HISTORY] */
 };
 
@@ -135,6 +137,7 @@ enum sb_request_type {
 #define SB_ENDS_KEPT 1024 /* ends of execs that init remembers */
 #define SB_LOG_MAX (16 << 20) /* of a daemon's log where the spec does not say */
 #define SB_JOURNALS_MAX 64
+#define SB_TERMINALS_MAX 64 /* that nobody is attached to */
 #define SB_JOURNAL_BYTES_MAX (INT64_C(1) << 30)
 
 enum sb_request_flags { SB_REQUEST_BLOB_FD = 1 << 0, SB_REQUEST_DESCENDANTS = 1 << 1,
