@@ -9,7 +9,8 @@
 #include "init.h"
 
 /* Slots for all that may be held for long, so that none of it can keep a short request (a status, a shutdown) out. */
-enum { AG_FILES_HUNG_MAX = 512, AG_DIALS_MAX = 512, AG_SLOTS = SB_EXECS_MAX + SB_ATTACHED_MAX + AG_FILES_HUNG_MAX + AG_DIALS_MAX + SB_TERMINALS_MAX + 256, AG_KILL_MS = 5000 };
+enum { AG_FILES_HUNG_MAX = 512, AG_DIALS_MAX = 512, AG_SLOTS = SB_EXECS_MAX + SB_ATTACHED_MAX + AG_FILES_HUNG_MAX + AG_DIALS_MAX + SB_TERMINALS_MAX + 256,
+       AG_KILL_MS = 5000 };
 enum ag_slot_kind { FREE = 0, IDLE, STARTING, RUNNING, KILLING, DIALING, ATTACHED, SERVING, WATCHING, HOLDING, TAKING };
 /* What an epoll event is about; the slot's index is in the lower half of its data. */
 enum ag_what { ON_CONNECTION = 0, ON_STATUS, ON_DIAL, ON_LISTEN, ON_SIGNAL, ON_OWNER, ON_EVENTS };
