@@ -2,9 +2,11 @@
  * Attaching to an exec by its id: the connection becomes a further handle of it, for its end and for signals, however many there are and
  * whether or not the first one still stands. The last SB_ENDS_KEPT ends are remembered, so that who comes too late still learns the truth. */
 #include "init-loop.h"
+#include "message.h"
 
 #include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
 
 static struct {
     struct {
@@ -26,10 +28,21 @@ struct ag_slot *ag_find_running(const uint8_t exec_id[32])
     if (is_daemon(exec_id))
         return ag_daemon_slot();
     for (struct ag_slot *s = ag_loop.slots; s < ag_loop.slots + ag_loop.top; s++)
-        if (!s->daemon && (s->kind == STARTING || s->kind == RUNNING || s->kind == KILLING) &&
-            !memcmp(s->exec_id, exec_id, sizeof s->exec_id))
+        if (ag_is_exec(s) && !memcmp(s->exec_id, exec_id, sizeof s->exec_id))
             return s;
     return NULL;
+}
+
+void ag_reply_ids(struct ag_slot *s)
+{
+    char *at = ag_loop.buffer; /* the request was looked at */
+
+    _Static_assert(sizeof ag_loop.buffer >= SB_EXECS_MAX * SB_EXEC_ID_BYTES && sizeof s->exec_id == SB_EXEC_ID_BYTES, "there is room for all");
+    for (const struct ag_slot *x = ag_loop.slots; x < ag_loop.slots + ag_loop.top; x++)
+        if (ag_is_exec(x))
+            at = mempcpy(at, x->exec_id, sizeof x->exec_id);
+    if (s->fd >= 0)
+        (void)ag_send(s->fd, ag_loop.buffer, (size_t)(at - ag_loop.buffer), -1, MSG_DONTWAIT);
 }
 
 static const struct sb_reply *find_end(const uint8_t exec_id[32])

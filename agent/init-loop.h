@@ -86,6 +86,10 @@ void ag_on_exit_of(struct ag_slot *s, int status, const struct rusage *usage);
 void ag_kill_on(struct ag_slot *s);
 /* Is over: the slot stays for the connection, if that still stands. */
 void ag_settle(struct ag_slot *s);
+static inline int ag_is_exec(const struct ag_slot *s) /* one that runs */
+{
+    return !s->daemon && (s->kind == STARTING || s->kind == RUNNING || s->kind == KILLING);
+}
 uint32_t ag_count_execs(void);
 struct ag_slot *ag_daemon_slot(void); /* NULL: none lives */
 /* SB_REQUEST_KILL */
@@ -104,6 +108,8 @@ void ag_on_events(uint32_t events);
 /* ---- init-attach.c ---- */
 /* SB_REQUEST_ATTACH */
 void ag_attach(struct ag_slot *s, const struct sb_request *q);
+/* The ids of all that run, in one message. */
+void ag_reply_ids(struct ag_slot *s);
 /* Of an exec that ends: tells all who are attached, and remembers it. */
 void ag_attach_ended(struct ag_slot *s);
 /* Of one that was not executed after all. */

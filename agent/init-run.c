@@ -189,8 +189,7 @@ uint32_t ag_count_execs(void)
     uint32_t n = 0;
 
     for (size_t i = 0; i < ag_loop.top; i++)
-        n += !ag_loop.slots[i].daemon &&
-             (ag_loop.slots[i].kind == RUNNING || ag_loop.slots[i].kind == STARTING || ag_loop.slots[i].kind == KILLING);
+        n += (uint32_t)ag_is_exec(&ag_loop.slots[i]);
     return n;
 }
 

@@ -170,7 +170,7 @@ static int is_request(ssize_t n)
            (q->flags & SB_REQUEST_BLOB_FD ? n == (ssize_t)sizeof *q : (size_t)n == sizeof *q + q->blob_size);
 }
 
-static void tell_status(struct ag_slot *s)
+static void tell_status(struct ag_slot *s, uint32_t flags)
 {
     struct sb_reply r = { .type = SB_REPLY_STATUS,
                           .started = (uint32_t)ag_loop.started,
@@ -181,6 +181,8 @@ static void tell_status(struct ag_slot *s)
 
     r.execs = ag_count_execs();
     ag_reply(s, &r, -1);
+    if (flags & SB_REQUEST_IDS && r.execs)
+        ag_reply_ids(s);
 }
 
 static void shut_down(const struct sb_request *q)
@@ -230,7 +232,7 @@ static void on_request(struct ag_slot *s)
     } else if (q->type == SB_REQUEST_FILES) {
         ag_files_start(s, q, fds, n_fds);
     } else if (q->type == SB_REQUEST_STATUS) {
-        tell_status(s);
+        tell_status(s, q->flags);
         drop_connection(s); /* who asks for it asks once: its own end needn't wake us then */
     } else if (q->type == SB_REQUEST_WATCH) {
         ag_watch_begin(s, q);

@@ -14,6 +14,7 @@
  *            "daemon": {"state": "none created running exited unknown", "code", "signal"}, "isolation": {name: {"level", "why"}},
  *            "mounts": [the spec's; an overlay's with "overlay": {"kind": "kernel copy", "reason"}],
  *            "secrets": [{"target", "path", "type"}], "limits": {the spec's limits as they are now},
+ *            "execs": [ids of the commands that run; of inspect alone],
  *            "life": {"health" ("" starting healthy unhealthy), "health_failures", "restarts", "restart_in_ms" (-1: none is due), "ttl_ms" (left;
  *            -1: none)}, …}
  *  image:   {"digest", "config_digest", "names": [], "bytes", "architecture", "created", "layers": [diff ids], "config": {…}}

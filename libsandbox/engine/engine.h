@@ -288,6 +288,10 @@ int sb_engine_set_limits(struct sb_driver *driver, const char *id, const struct 
                          struct sandbox_error **error);
 int sb_engine_get_stats(struct sb_driver *driver, const char *id, struct sandbox_stats *ret, struct sandbox_error **error);
 
+/* ---- status.c ---- */
+/* 0: init has answered; the ids of the commands that run are a new reference. */
+int sb_status_ask(struct sb_engine *engine, const char *id, struct sb_reply *ret, json_t **ret_execs);
+
 /* ---- inspect.c: documents of driver.h ---- */
 struct sb_isolations {
     json_t *made[96];

@@ -22,15 +22,6 @@ json_t *sb_inspect_damaged(const char *id)
                      "isolation", "mounts", "secrets");
 }
 
-static int ask_status(struct sb_engine *engine, const char *id, struct sb_reply *ret)
-{
-    struct sb_request request = { .type = SB_REQUEST_STATUS };
-    SB_CLOSE int link = -1;
-
-    return sb_link_open(engine, id, &link, NULL) || sb_link_send(link, &request, NULL, NULL, 0, NULL) ||
-           sb_link_receive(link, 2000, ret, NULL, NULL) || ret->type != SB_REPLY_STATUS;
-}
-
 static const char *daemon_state(uint32_t state)
 {
     static const char *const names[] = { "none", "created", "running", "exited" };
@@ -262,9 +253,14 @@ int sb_inspect_one(struct sb_engine *engine, const char *id, json_t **ret_json, 
     } else {
         struct sb_isolations isolations = { 0 };
         struct sb_reply status;
+        json_t *execs = NULL;
 
-        json = r ? NULL : sb_inspect_document(engine, &record, ask_status(engine, id, &status) ? NULL : &status, &isolations);
+        json = r ? NULL : sb_inspect_document(engine, &record, sb_status_ask(engine, id, &status, &execs) ? NULL : &status, &isolations);
         sb_isolations_clear(&isolations);
+        if (json)
+            json_object_set_new(json, "execs", execs ? execs : json_array());
+        else
+            json_decref(execs);
     }
     sb_record_clear(&record);
     if (!r && !json)

@@ -476,7 +476,10 @@ SANDBOX_API const char *sandbox_info_get_image_digest(const struct sandbox_info 
 SANDBOX_API int64_t sandbox_info_get_created_ms(const struct sandbox_info *info);
 /** A label's value, or NULL. Since 0.1. */
 SANDBOX_API const char *sandbox_info_get_label(const struct sandbox_info *info, const char *key);
-/** Everything as one JSON object; byte strings that are not UTF-8 are {"base64": …}; an empty list is []. "" when memory is short. Since 0.1. */
+/**
+ * Everything as one JSON object; byte strings that are not UTF-8 are {"base64": …}; an empty list is []. What sandbox_inspect() gives has also
+ * "execs", the ids of the commands that run, for sandbox_exec_open(). "" when memory is short. Since 0.1.
+ */
 SANDBOX_API const char *sandbox_info_get_json(const struct sandbox_info *info);
 
 /** Which sandboxes to list; NULL fields don't filter. */

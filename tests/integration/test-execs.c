@@ -125,6 +125,57 @@ START_TEST(ends_for_want_of_memory)
 }
 END_TEST
 
+static void expect_running(const char *const *ids, size_t n)
+{
+    struct sandbox_info *info = NULL;
+    const char *json, *list, *end;
+    size_t quotes = 0;
+
+    sbtest_ok(sandbox_inspect(sandbox, &info, &error), &error);
+    json = sandbox_info_get_json(info);
+    list = strstr(json, "\"execs\"");
+    ck_assert_msg(list != NULL, "%s", json);
+    list = strchr(list, '[');
+    end = strchr(list, ']');
+    for (const char *at = list; at < end; at++)
+        quotes += *at == '"';
+    ck_assert_uint_eq(quotes, 2 * n);
+    for (size_t i = 0; i < n; i++) {
+        const char *at = strstr(list, ids[i]);
+
+        ck_assert(at != NULL && at < end);
+    }
+    sandbox_info_unref(info);
+}
+
+/* inspect names the commands that run, each by the id that it can be attached to by. */
+START_TEST(inspect_lists_execs)
+{
+    enum { MANY = 40 };
+    struct sandbox_exec *execs[MANY];
+    const char *ids[MANY];
+
+    sandbox = box_start(host, NULL);
+    expect_running(NULL, 0);
+    for (int i = 0; i < MANY; i++) {
+        execs[i] = begin("exec sleep 600");
+        ids[i] = sandbox_exec_get_id(execs[i]);
+    }
+    expect_running(ids, MANY);
+    for (int i = 1; i < MANY; i++) {
+        struct sandbox_exec *other = by_id(ids[i]);
+
+        sbtest_ok(sandbox_exec_kill(other, SIGKILL, 0, &error), &error);
+        expect_end(other, SANDBOX_EXEC_KILLED, SIGKILL);
+    }
+    expect_running(ids, 1);
+    for (int i = 0; i < MANY; i++)
+        sandbox_exec_unref(execs[i]);
+    sbtest_ok(sandbox_stop(sandbox, 0, 10000, &error), &error);
+    expect_running(NULL, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("integration-execs");
@@ -132,6 +183,7 @@ int main(void)
 
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, ends_for_want_of_memory);
+    tcase_add_test(tc, inspect_lists_execs);
     suite_add_tcase(suite, tc);
     return box_main(suite);
 }

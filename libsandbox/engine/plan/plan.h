@@ -133,6 +133,7 @@ enum sb_request_type {
 #define SB_REQUEST_INLINE (64 * 1024) /* a larger blob comes in a sealed memfd */
 #define SB_REQUEST_BLOB_MAX (8 * 1024 * 1024)
 #define SB_EXECS_MAX 1024
+#define SB_EXEC_ID_BYTES 32
 #define SB_ATTACHED_MAX 1024 /* further handles of execs and of the daemon, all together */
 #define SB_ENDS_KEPT 1024 /* ends of execs that init remembers */
 #define SB_LOG_MAX (16 << 20) /* of a daemon's log where the spec does not say */
@@ -142,6 +143,7 @@ enum sb_request_type {
 
 enum sb_request_flags { SB_REQUEST_BLOB_FD = 1 << 0, SB_REQUEST_DESCENDANTS = 1 << 1,
                         SB_REQUEST_HISTORY = 1 << 2, /* also what happened before, as far as init knows */
+                        SB_REQUEST_IDS = 1 << 4, /* STATUS: where commands run, their ids in one more message, SB_EXEC_ID_BYTES each */
                         SB_REQUEST_TERMINAL = 1 << 3 /* an exec with a terminal: no stdio comes along, its other end goes with STARTED */ };
 
 /* Of a terminal, as struct winsize has it. */
