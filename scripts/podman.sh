@@ -32,7 +32,7 @@ inside() { # NAME, podman's options, --, command; the tree is a volume, of the m
     shift
     while [ "$1" != -- ]; do options+=("$1"); shift; done
     shift
-    timeout -k 10 1800 podman run --rm --name "$name-$$" --tmpfs /t:exec,mode=1777 --volume "$work/src:/src" "${options[@]}" --rootfs "$root:O" "$@"
+    timeout -k 10 5400 podman run --rm --name "$name-$$" --tmpfs /t:exec,mode=1777 --volume "$work/src:/src" "${options[@]}" --rootfs "$root:O" "$@"
 }
 
 # built as the guest's, at the same path in the same root
