@@ -48,11 +48,12 @@ static int take_results(struct sandbox_op *op)
         if (!sb_id_valid(op->op->id))
             return sb_fail(&op->error, SB_ARGS(SANDBOX_EPROTOCOL), "the host gave no id for the new sandbox");
         memcpy(op->id, op->op->id, sizeof op->id);
-    } else if (!strcmp(op->operation, "diff") || !strcmp(op->operation, "secrets") || !strcmp(op->operation, "usage")) {
+    } else if (!strcmp(op->operation, "diff") || !strcmp(op->operation, "secrets") || !strcmp(op->operation, "usage") ||
+               !strcmp(op->operation, "collect")) {
         op->document = SB_TAKE_PTR(op->op->document);
         if (!op->document)
             return sb_fail(&op->error, SB_ARGS(SANDBOX_EPROTOCOL), "the host gave no answer");
-    } else if (!strcmp(op->operation, "import")) {
+    } else if (!strcmp(op->operation, "import") || !strcmp(op->operation, "pull")) {
         op->image = SB_TAKE_PTR(op->op->image);
         if (!op->image)
             return sb_fail(&op->error, SB_ARGS(SANDBOX_EPROTOCOL), "the host gave no image");
@@ -462,5 +463,30 @@ int sandbox_op_get_mount_usage(struct sandbox_op *op, struct sandbox_mount_usage
     }
     if (!r)
         sb_options_write(ret_usage, &usage, sizeof usage);
+    return sb_leave(r, &failure, error, "take", op ? op->host : NULL);
+}
+
+int sandbox_op_get_collected(struct sandbox_op *op, struct sandbox_collected *ret_collected, struct sandbox_error **error)
+{
+    struct sandbox_collected collected = SANDBOX_COLLECTED_INIT;
+    struct sandbox_error *failure = NULL;
+    int r = check(op, &failure);
+
+    if (!r && !ret_collected)
+        r = sb_fail_null(&failure, "ret_collected");
+    if (!r)
+        r = sb_options_check(ret_collected, sizeof collected, SB_SIZE_TO(struct sandbox_collected, bytes), &failure);
+    if (!r) {
+        pthread_mutex_lock(&op->lock);
+        if (!op->document || strcmp(op->operation, "collect"))
+            r = fail_take(op, "collect", &failure);
+        collected.images = sb_json_int(op->document, "images", 0);
+        collected.layers = sb_json_int(op->document, "layers", 0);
+        collected.downloads = sb_json_int(op->document, "downloads", 0);
+        collected.bytes = sb_json_int(op->document, "bytes", 0);
+        pthread_mutex_unlock(&op->lock);
+    }
+    if (!r)
+        sb_options_write(ret_collected, &collected, sizeof collected);
     return sb_leave(r, &failure, error, "take", op ? op->host : NULL);
 }

@@ -15,14 +15,14 @@
 
 enum { ABOVE = 32, MOST = 31 };
 
-int sb_spawn(int exe, char *const argv[], const struct sb_spawn_fd *fds, size_t n_fds, pid_t *ret_pid)
+/* `path`, or (NULL) what the descriptor is. */
+static int spawn(const char *program, int exe, char *const argv[], char *const env[], const struct sb_spawn_fd *fds, size_t n_fds, pid_t *ret_pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
     int high[MOST + 1];
     size_t n = 0;
     char path[40];
-    char *const no_env[] = { NULL };
     sigset_t all, none;
     pid_t pid;
     int r;
@@ -54,7 +54,7 @@ int sb_spawn(int exe, char *const argv[], const struct sb_spawn_fd *fds, size_t 
         r = posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
     if (!r) {
         snprintf(path, sizeof path, "/proc/self/fd/%d", high[n_fds]);
-        r = posix_spawn(&pid, path, &actions, &attr, argv, no_env);
+        r = posix_spawn(&pid, program ? program : path, &actions, &attr, argv, env);
     }
     if (!r)
         *ret_pid = pid;
@@ -79,21 +79,43 @@ static void end_child(pid_t pid)
     SB_RETRY(waitpid(pid, NULL, __WALL));
 }
 
-int sb_spawn_watched(int exe, char *const argv[], const struct sb_spawn_fd *fds, size_t n_fds, pid_t *ret_pid, int *ret_pidfd)
+/* The pidfd of a child that was just started. */
+static int watch_child(pid_t pid, int *ret_pidfd)
 {
-    pid_t pid;
-    int r = sb_spawn(exe, argv, fds, n_fds, &pid), pidfd;
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0), r;
 
-    if (r)
-        return r;
-    pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (pidfd < 0) {
         r = -errno;
         end_child(pid);
         return r;
     }
-    if (ret_pid)
-        *ret_pid = pid;
     *ret_pidfd = pidfd;
     return 0;
+}
+
+int sb_spawn(int exe, char *const argv[], const struct sb_spawn_fd *fds, size_t n_fds, pid_t *ret_pid)
+{
+    char *const no_env[] = { NULL };
+
+    return spawn(NULL, exe, argv, no_env, fds, n_fds, ret_pid);
+}
+
+int sb_spawn_watched(int exe, char *const argv[], const struct sb_spawn_fd *fds, size_t n_fds, pid_t *ret_pid, int *ret_pidfd)
+{
+    pid_t pid;
+    int r = sb_spawn(exe, argv, fds, n_fds, &pid);
+
+    if (!r)
+        r = watch_child(pid, ret_pidfd);
+    if (!r && ret_pid)
+        *ret_pid = pid;
+    return r;
+}
+
+int sb_spawn_path(const char *path, char *const argv[], char *const env[], const struct sb_spawn_fd *fds, size_t n_fds, int *ret_pidfd)
+{
+    pid_t pid;
+    int r = n_fds ? spawn(path, fds[0].from, argv, env, fds, n_fds, &pid) : -EINVAL;
+
+    return r ? r : watch_child(pid, ret_pidfd);
 }

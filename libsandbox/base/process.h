@@ -19,5 +19,7 @@ int sb_spawn(int exe, char *const argv[], const struct sb_spawn_fd *fds, size_t 
 /* The same, with a pidfd; ret_pid may be NULL. Where that can't be had the process is killed and waited for. -ESRCH: it has ended, and the host program
  * has taken its end away. */
 int sb_spawn_watched(int exe, char *const argv[], const struct sb_spawn_fd *fds, size_t n_fds, pid_t *ret_pid, int *ret_pidfd);
+/* The same for a program of the machine's, which may be a script, with an environment. At least one descriptor. */
+int sb_spawn_path(const char *path, char *const argv[], char *const env[], const struct sb_spawn_fd *fds, size_t n_fds, int *ret_pidfd);
 
 #endif

@@ -3,6 +3,7 @@
 #include "rules.h"
 
 #include "errors.h"
+#include "reference.h"
 #include "util.h"
 
 #include <errno.h>
@@ -35,10 +36,12 @@ int sb_check_key(const char *key, const char *field, struct sandbox_error **erro
 
 int sb_check_image(const char *image, const char *field, struct sandbox_error **error)
 {
-    if (sb_name_valid(image) || sb_digest_valid(image))
+    struct sb_reference reference;
+
+    if (sb_name_valid(image) || sb_digest_valid(image) || (sb_reference_is(image) && sb_reference_parse(image, &reference) == 0))
         return 0;
     return invalid(error, field, "is neither an image's name nor a digest",
-                   "use \"host\", a name that was given at import, or \"sha256:\" and 64 hexadecimal digits");
+                   "use \"host\", a name that was given at import, \"sha256:\" and 64 hexadecimal digits, or HOST/PATH:TAG as it was pulled");
 }
 
 static int bounded_utf8(const char *text, size_t min, size_t max, const char *field, struct sandbox_error **error)

@@ -59,7 +59,8 @@ struct sb_op {
     json_t *image;             /* import: owned reference */
     json_t *report;            /* doctor: owned reference */
     json_t *findings;          /* reconcile: owned reference; an array of {"kind", "name", "why", "action"} */
-    json_t *document;          /* diff: {"entries": [{"path", "kind", "type", "bytes"}], "truncated"}; usage: {"bytes", "count", "truncated"} */
+    json_t *document;          /* diff: {"entries": [{"path", "kind", "type", "bytes"}], "truncated"}; usage: {"bytes", "count", "truncated"};
+                                  collect: {"images", "layers", "downloads", "bytes"} */
     struct sb_driver *driver;  /* host open */
 };
 
@@ -197,6 +198,11 @@ struct sb_driver_ops {
                        struct sandbox_error **error);
     int (*image_import)(struct sb_driver *driver, const char *source, const struct sandbox_image_import_options *options,
                         struct sb_op **ret_op, struct sandbox_error **error);
+    /* options are of this library's size, with every field checked. */
+    int (*image_pull)(struct sb_driver *driver, const char *reference, const struct sandbox_image_pull_options *options, struct sb_op **ret_op,
+                      struct sandbox_error **error);
+    /* flags: SANDBOX_COLLECT_… */
+    int (*images_collect)(struct sb_driver *driver, unsigned int flags, struct sb_op **ret_op, struct sandbox_error **error);
     int (*image_inspect)(struct sb_driver *driver, const char *name, json_t **ret_json, struct sandbox_error **error);
     int (*image_list)(struct sb_driver *driver, json_t **ret_json, struct sandbox_error **error);
     int (*image_remove)(struct sb_driver *driver, const char *name, struct sandbox_error **error);

@@ -33,6 +33,7 @@ static void engine_free(struct sb_driver *driver)
     sb_close(engine->agent);
     sb_close(engine->unpack_program);
     sb_close(engine->scope_program);
+    sb_close(engine->pull_program);
     sb_close(engine->sandboxes);
     sb_close(engine->names);
     sb_close(engine->keys);
@@ -74,6 +75,17 @@ static int image_remove(struct sb_driver *driver, const char *name, struct sandb
     return sb_image_remove(((struct sb_engine *)driver)->images, name, image_in_use, driver, error);
 }
 
+static int image_pull(struct sb_driver *driver, const char *reference, const struct sandbox_image_pull_options *options, struct sb_op **ret_op,
+                      struct sandbox_error **error)
+{
+    return sb_image_pull(((struct sb_engine *)driver)->images, reference, options, ret_op, error);
+}
+
+static int images_collect(struct sb_driver *driver, unsigned int flags, struct sb_op **ret_op, struct sandbox_error **error)
+{
+    return sb_images_collect(((struct sb_engine *)driver)->images, flags, image_in_use, driver, ret_op, error);
+}
+
 static const struct sb_driver_ops driver_ops = {
     .name = "local",
     .free = engine_free,
@@ -93,6 +105,8 @@ static const struct sb_driver_ops driver_ops = {
     .forward_open = sb_engine_forward_open,
     .events_open = sb_engine_events_open,
     .image_import = image_import,
+    .image_pull = image_pull,
+    .images_collect = images_collect,
     .image_inspect = image_inspect,
     .image_list = image_list,
     .image_remove = image_remove,
@@ -198,6 +212,13 @@ static int unpack_exe(void *data, struct sandbox_error **error)
     return r ? r : fd;
 }
 
+static int pull_exe(void *data, struct sandbox_error **error)
+{
+    int fd, r = sb_engine_program(data, "sandbox-pull", &fd, error);
+
+    return r ? r : fd;
+}
+
 int sb_engine_open(const char *root, const char *agent_dir, const struct sandbox_host_options *options, struct sb_driver **ret_driver,
                    struct sandbox_error **error)
 {
@@ -210,6 +231,7 @@ int sb_engine_open(const char *root, const char *agent_dir, const struct sandbox
     engine->root = engine->sandboxes = engine->names = engine->keys = engine->trash = engine->volumes = engine->owners = engine->null =
         engine->agent = engine->unpack_program = -1;
     engine->scope_program = -1;
+    engine->pull_program = -1;
     pthread_mutex_init(&engine->lock, NULL);
     if (agent_dir && !(engine->agent_dir = strdup(agent_dir)))
         r = sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
@@ -235,8 +257,10 @@ int sb_engine_open(const char *root, const char *agent_dir, const struct sandbox
             engine->unpack.uid_start = engine->unpack.gid_start = SB_RANGE_FIRST;
         r = sb_images_open(engine->root, &engine->unpack, unpack_exe, engine, &engine->images, error);
     }
-    if (!r)
+    if (!r) {
+        sb_images_set_pull_program(engine->images, pull_exe);
         r = sb_repair(engine, error);
+    }
     if (r) {
         engine_free(&engine->driver);
         return r;

@@ -43,7 +43,7 @@ struct sb_engine {
     struct sb_images *images;
     pthread_mutex_t lock;    /* the members below; never held across a wait */
     char *agent_dir;
-    int agent, unpack_program, scope_program; /* descriptors of the programs; -1: not yet asked for */
+    int agent, unpack_program, scope_program, pull_program; /* descriptors of the programs; -1: not yet asked for */
     int *children;           /* pidfds of inits that are this process's children, to be reaped */
     size_t n_children;
     struct sb_known_table *known; /* known.c */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What follows in an import when a job has succeeded: from the table of contents over the documents to the layers. */
 #include "image-import.h"
+#include "image-pull.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -108,7 +109,9 @@ static int finished_index(struct sb_import *import, struct sandbox_error **error
     int r = parse(import, "the image's index", &index, error);
 
     /* below the first index all are the image that was selected, for different machines */
-    if (!r)
+    if (!r && import->pull)
+        r = sb_oci_choose_platform(index, import->digest[0] ? import->digest : NULL, &import->descriptor, error);
+    else if (!r)
         r = sb_oci_choose(index, import->index_depth ? NULL : import->select, import->digest[0] ? import->digest : NULL, &import->descriptor, error);
     if (r)
         return r;
@@ -131,7 +134,21 @@ static int finished_manifest(struct sb_import *import, struct sandbox_error **er
     if (r)
         return r;
     memcpy(import->record.digest, import->helper.result.digest, SB_DIGEST_SIZE);
+    if (import->pull && sb_pull_is_here(import))
+        return sb_import_commit(import, error);
     return sb_import_read(import, IMPORT_CONFIG, NULL, &import->manifest.config, error);
+}
+
+/* What a name in a registry leads to. */
+static int finished_named(struct sb_import *import, struct sandbox_error **error)
+{
+    struct sb_image_pull *pull = import->pull;
+    SB_JSON json_t *document = NULL;
+    int r = parse(import, "the image's manifest", &document, error);
+
+    if (!r)
+        r = sb_oci_find_type(document, pull->puller.items[pull->item].media_type, import->descriptor.media_type, error);
+    return r < 0 ? r : r > 0 ? finished_index(import, error) : finished_manifest(import, error);
 }
 
 /* A docker archive's config is named by its digest, with or without ".json". */
@@ -253,7 +270,11 @@ int sb_import_next_layer(struct sb_import *import, struct sandbox_error **error)
         return r;
     if (import->layer == import->config.n_layers)
         return finished_layers(import, error);
-    if (import->kind == IMPORT_OCI) {
+    if (import->pull) {
+        r = sb_pull_open_layer(import, &window, error);
+        if (r)
+            return r > 0 ? 0 : r; /* 1: it is on its way */
+    } else if (import->kind == IMPORT_OCI) {
         const struct sb_oci_descriptor *blob = &import->manifest.layers[import->layer];
 
         r = sb_bundle_open_blob(&import->bundle, blob->digest, blob->size, &window, error);
@@ -303,6 +324,7 @@ static int commit_layer(struct sb_import *import, struct sandbox_error **error)
     if (r)
         return r;
     import->made = 1;
+    sb_pull_drop_layer(import);
     r = add_layer(import, &import->unpacked, error);
     if (r)
         return r;
@@ -388,6 +410,8 @@ int sb_import_finished(struct sb_import *import, struct sandbox_error **error)
         return finished_index(import, error);
     case IMPORT_MANIFEST:
         return finished_manifest(import, error);
+    case IMPORT_NAMED:
+        return finished_named(import, error);
     case IMPORT_CONFIG:
         return finished_config(import, error);
     case IMPORT_DOCKER:

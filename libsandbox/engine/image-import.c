@@ -3,6 +3,7 @@
  * one layer took over never sees the next. What a run brings leads to the next one in image-import-steps.c. A failure, or a
  * cancel, first undoes: the unfinished folder and the layers that this import brought are removed, unless an image has them. */
 #include "image-import.h"
+#include "image-pull.h"
 #include "sweep.h"
 
 #include <errno.h>
@@ -32,7 +33,8 @@ static const char *phase_name(enum import_state state)
         [IMPORT_SCAN] = "scan", [IMPORT_INFLATE] = "decompress", [IMPORT_LAYOUT] = "manifest", [IMPORT_INDEX] = "manifest",
         [IMPORT_MANIFEST] = "manifest", [IMPORT_CONFIG] = "manifest", [IMPORT_DOCKER] = "manifest", [IMPORT_HASH] = "hash",
         [IMPORT_LAYER] = "unpack", [IMPORT_MADE_CONFIG] = "manifest", [IMPORT_MADE_MANIFEST] = "manifest",
-        [IMPORT_ADOPT] = "unpack", [IMPORT_DISCARD] = "remove",
+        [IMPORT_ADOPT] = "unpack", [IMPORT_DISCARD] = "remove", [IMPORT_NAMED] = "manifest", [IMPORT_FOUND] = "pull", [IMPORT_CREDENTIALS] = "credentials",
+        [IMPORT_FETCH] = "pull", [IMPORT_WAIT] = "pull",
     };
 
     return names[state];
@@ -118,7 +120,11 @@ int sb_import_read(struct sb_import *import, enum import_state state, const char
                    struct sandbox_error **error)
 {
     struct sb_window window = { .fd = -1 };
-    int r = name ? sb_bundle_open(&import->bundle, name, &window, error)
+    int r;
+
+    if (import->pull)
+        return sb_pull_fetch(import, state, blob, error);
+    r = name ? sb_bundle_open(&import->bundle, name, &window, error)
                  : sb_bundle_open_blob(&import->bundle, blob->digest, blob->size, &window, error);
 
     if (!r)
@@ -154,12 +160,14 @@ static int record_image(struct sb_import *import, struct sandbox_error **error)
     sb_image_record_clear(&there);
     if (!r && import->name)
         r = sb_image_name_write(images, import->name, import->record.digest, error);
+    if (!r && import->pull)
+        r = sb_pull_name(import, error);
     return r;
 }
 
 static int restart(struct sb_import *import, struct sandbox_error **error)
 {
-    if (++import->restarts > RESTARTS_MAX)
+    if (++import->restarts > RESTARTS_MAX || (import->kind == IMPORT_OCI && !import->config.diff_ids))
         return sb_fail(error, SB_ARGS(SANDBOX_EBUSY, .retryable = 1), "other processes keep removing the image's layers");
     import->layer = import->record.n_layers = 0;
     import->bytes_left = import->max_bytes;
@@ -238,8 +246,10 @@ static int wind_up(struct sb_import *import, int result, struct sandbox_error **
     import->hold = sb_close(import->hold);
     import->discard = json_array();
     if ((result && import->made) || sb_layers_left(import->images))
-        sb_layers_take_unused(import->images, import->discard, NULL);
-    return discard_next(import) ? 1 : end(import, error);
+        sb_layers_take_unused(import->images, import->discard, NULL, NULL);
+    if (import->pull)
+        sb_pull_end(import);
+    return discard_next(import) || sb_pull_alive(import) ? 1 : end(import, error);
 }
 
 static int fail(struct sb_import *import, int code, struct sandbox_error **error)
@@ -248,24 +258,47 @@ static int fail(struct sb_import *import, int code, struct sandbox_error **error
         code = SANDBOX_ECANCELLED;
     if (code == SANDBOX_ECANCELLED) {
         import->failure = sandbox_error_unref(import->failure);
-        sb_fail(&import->failure, SB_ARGS(SANDBOX_ECANCELLED, .phase = phase_name(import->state)), "importing the image was cancelled");
+        sb_fail(&import->failure, SB_ARGS(SANDBOX_ECANCELLED, .phase = phase_name(import->state)), "%s the image was cancelled",
+                import->pull ? "pulling" : "importing");
     }
     return wind_up(import, code, error);
+}
+
+/* What is wanted next is on its way. */
+static int step_waiting(struct sb_import *import, struct sandbox_error **error)
+{
+    int r = import->pull_failed ? import->pull_failed : import->cancelled ? SANDBOX_ECANCELLED : sb_pull_advance(import, &import->failure);
+
+    if (r)
+        return fail(import, r, error);
+    sb_pull_show_progress(import);
+    return import->op.image ? wind_up(import, 0, error) : 1;
 }
 
 static int step(struct sb_op *op, struct sandbox_error **error)
 {
     struct sb_import *import = (struct sb_import *)op;
-    int r = sb_helper_step(&import->helper, import->ending ? NULL : &import->failure);
+    int r;
 
+    if (import->pull && !import->ending && !import->pull_failed) {
+        import->pull_failed = sb_pull_step(import, &import->failure);
+        if (import->pull_failed)
+            sb_helper_stop(&import->helper); /* and its end is awaited */
+    }
+    if (import->pull && !import->ending && sb_pull_is_waiting(import))
+        return step_waiting(import, error);
+    r = sb_helper_step(&import->helper, import->ending || import->pull_failed ? NULL : &import->failure);
     if (r == 1) {
-        show_progress(import);
+        if (!import->pull || import->ending || !sb_pull_show_progress(import))
+            show_progress(import);
         return 1;
     }
     if (import->ending)
-        return discard_next(import) ? 1 : end(import, error);
+        return discard_next(import) || sb_pull_alive(import) ? 1 : end(import, error);
     if (import->cancelled)
         return fail(import, SANDBOX_ECANCELLED, error);
+    if (import->pull_failed)
+        return fail(import, import->pull_failed, error);
     if (r == 0)
         r = sb_import_finished(import, &import->failure);
     if (r)
@@ -280,6 +313,8 @@ static void cancel(struct sb_op *op)
     import->cancelled = 1;
     if (!import->ending && import->state != IMPORT_DISCARD)
         sb_helper_stop(&import->helper);
+    if (import->pull)
+        sb_pull_end(import);
 }
 
 static void free_import(struct sb_op *op)
@@ -287,6 +322,7 @@ static void free_import(struct sb_op *op)
     struct sb_import *import = (struct sb_import *)op;
 
     sb_helper_clear(&import->helper);
+    sb_pull_free(import);
     sb_close(import->hold);
     sb_close(import->dest);
     sb_close(import->spool);
@@ -300,6 +336,7 @@ static void free_import(struct sb_op *op)
     free(import->select);
     json_decref(import->discard);
     json_decref(op->image);
+    json_decref(op->document);
     sandbox_error_unref(import->failure);
     sb_close(op->fd);
     free(import);
@@ -361,39 +398,51 @@ static int begin(struct sb_import *import, struct sandbox_error **error)
     return sb_import_run(import, IMPORT_SCAN, SB_UNPACK_SCAN, &(struct sb_window){ import->source, 0, import->source_size }, NULL, error);
 }
 
-static int take_options(struct sb_import *import, const struct sandbox_image_import_options *options, struct sandbox_error **error)
+int sb_import_take_options(struct sb_import *import, const char *name, const char *digest, int64_t max_bytes, int64_t max_entries,
+                           struct sandbox_error **error)
 {
-    import->max_bytes = options && options->max_bytes ? options->max_bytes : default_bytes;
-    import->max_entries = options && options->max_entries ? options->max_entries : default_entries;
+    import->max_bytes = max_bytes ? max_bytes : default_bytes;
+    import->max_entries = max_entries ? max_entries : default_entries;
     if (import->max_bytes < 0 || import->max_entries < 0)
         return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = import->max_bytes < 0 ? "max_bytes" : "max_entries"), "a cap is negative");
     import->bytes_left = import->max_bytes;
     import->entries_left = import->max_entries;
-    if (!options)
-        return 0;
-    import->format = options->format;
-    if (options->format < SANDBOX_IMAGE_FORMAT_AUTO || options->format > SANDBOX_IMAGE_FORMAT_DOCKER_ARCHIVE)
-        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "format"), "%d is no image format", options->format);
-    if (options->name && (!sb_name_valid(options->name) || !strcmp(options->name, "host")))
-        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "name"), "'%.128s' can't be an image's name%s", options->name,
-                       strcmp(options->name, "host") ? "" : ": it stands for this machine's own programs");
-    if (options->digest && !sb_digest_valid(options->digest))
+    if (name && (!sb_name_valid(name) || !strcmp(name, "host")))
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "name"), "'%.128s' can't be an image's name%s", name,
+                       strcmp(name, "host") ? "" : ": it stands for this machine's own programs");
+    if (digest && !sb_digest_valid(digest))
         return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "digest", .hint = "a digest is \"sha256:\" and 64 lowercase hexadecimal digits"),
-                       "'%.100s' is not a digest", options->digest);
-    if (options->digest)
-        snprintf(import->digest, sizeof import->digest, "%s", options->digest);
-    import->name = options->name ? strdup(options->name) : NULL;
-    import->select = options->select ? strdup(options->select) : NULL;
-    if ((options->name && !import->name) || (options->select && !import->select))
+                       "'%.100s' is not a digest", digest);
+    if (digest)
+        snprintf(import->digest, sizeof import->digest, "%s", digest);
+    import->name = name ? strdup(name) : NULL;
+    if (name && !import->name)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .retryable = 1), "importing the image: out of memory");
     return 0;
 }
 
-int sb_image_import(struct sb_images *images, const char *source, const struct sandbox_image_import_options *options,
-                    struct sb_op **ret_op, struct sandbox_error **error)
+int sb_import_hold(struct sb_import *import, struct sandbox_error **error)
+{
+    import->hold = sb_layers_hold(import->images, error);
+    return import->hold < 0 ? import->hold : 0;
+}
+
+void sb_import_only_discard(struct sb_import *import, json_t *names)
+{
+    import->discard = names;
+    import->ending = 1;
+}
+
+void sb_import_abandon(struct sb_import *import)
+{
+    if (import->temporary[0])
+        unlinkat(import->images->layers, import->temporary, AT_REMOVEDIR);
+    free_import(&import->op);
+}
+
+int sb_import_new(struct sb_images *images, struct sb_import **ret_import, struct sandbox_error **error)
 {
     struct sb_import *import = calloc(1, sizeof *import);
-    int r;
 
     if (!import)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .retryable = 1), "importing the image: out of memory");
@@ -402,19 +451,49 @@ int sb_image_import(struct sb_images *images, const char *source, const struct s
     import->helper = (struct sb_helper)SB_HELPER_INIT;
     import->bundle = (struct sb_bundle)SB_BUNDLE_INIT;
     import->source = import->dest = import->spool = import->hold = -1;
-    r = import->op.fd < 0 ? sb_fail_errno(error, errno, "open", "importing the image") : take_options(import, options, error);
+    if (import->op.fd < 0) {
+        int r = sb_fail_errno(error, errno, "open", "importing the image");
+
+        free_import(&import->op);
+        return r;
+    }
+    *ret_import = import;
+    return 0;
+}
+
+static int take_options(struct sb_import *import, const struct sandbox_image_import_options *options, struct sandbox_error **error)
+{
+    int r = options ? sb_import_take_options(import, options->name, options->digest, options->max_bytes, options->max_entries, error)
+                    : sb_import_take_options(import, NULL, NULL, 0, 0, error);
+
+    if (r || !options)
+        return r;
+    import->format = options->format;
+    if (options->format < SANDBOX_IMAGE_FORMAT_AUTO || options->format > SANDBOX_IMAGE_FORMAT_DOCKER_ARCHIVE)
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "format"), "%d is no image format", options->format);
+    import->select = options->select ? strdup(options->select) : NULL;
+    if (options->select && !import->select)
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .retryable = 1), "importing the image: out of memory");
+    return 0;
+}
+
+int sb_image_import(struct sb_images *images, const char *source, const struct sandbox_image_import_options *options,
+                    struct sb_op **ret_op, struct sandbox_error **error)
+{
+    struct sb_import *import;
+    int r = sb_import_new(images, &import, error);
+
+    if (r)
+        return r;
+    r = take_options(import, options, error);
     if (!r)
         r = open_source(import, source, error);
-    if (!r) {
-        import->hold = sb_layers_hold(images, error);
-        r = import->hold < 0 ? import->hold : 0;
-    }
+    if (!r)
+        r = sb_import_hold(import, error);
     if (!r)
         r = begin(import, error);
     if (r) {
-        if (import->temporary[0])
-            unlinkat(images->layers, import->temporary, AT_REMOVEDIR);
-        free_import(&import->op);
+        sb_import_abandon(import);
         return r;
     }
     *ret_op = &import->op;

@@ -22,6 +22,11 @@ enum import_state {
     IMPORT_ADOPT,    /* completing its folders from the layers below */
     IMPORT_MADE_CONFIG,   /* hashing the config that was made */
     IMPORT_MADE_MANIFEST, /* hashing the manifest that was made */
+    IMPORT_NAMED,       /* pull: reading what the name leads to, an index or a manifest */
+    IMPORT_FOUND,       /* pull: it is here already */
+    IMPORT_CREDENTIALS, /* pull: a credential helper runs */
+    IMPORT_FETCH,       /* pull: a document is on its way */
+    IMPORT_WAIT,        /* pull: layer number `layer` is on its way */
     IMPORT_DISCARD   /* removing a folder in layers/ */
 };
 
@@ -60,8 +65,10 @@ struct sb_import {
     int made; /* this import unpacked a layer */
 
     int hold;        /* sb_layers_hold() */
+    struct sb_image_pull *pull; /* image-pull.h; NULL: what is imported is here */
     json_t *discard; /* names in layers/ still to be removed */
     int cancelled;
+    int pull_failed; /* the code, while the unpack helper is still to end */
     int ending;      /* the outcome is known; what is left is being removed */
     int restarts;    /* because another process removed a layer meanwhile */
     int result;      /* the outcome */
@@ -69,6 +76,17 @@ struct sb_import {
 };
 
 /* ---- image-import.c: the machinery */
+/* An operation that hasn't begun: 0 and *ret_import, whose `begin` is the caller's. */
+int sb_import_new(struct sb_images *images, struct sb_import **ret_import, struct sandbox_error **error);
+/* What imports and pulls share of their options. */
+int sb_import_take_options(struct sb_import *import, const char *name, const char *digest, int64_t max_bytes, int64_t max_entries,
+                           struct sandbox_error **error);
+/* Keeps what is here from being taken away. */
+int sb_import_hold(struct sb_import *import, struct sandbox_error **error);
+/* One whose outcome is known already, and which only removes what lies in layers/ under these names (taken over). */
+void sb_import_only_discard(struct sb_import *import, json_t *names);
+/* One that could not begin. */
+void sb_import_abandon(struct sb_import *import);
 /* Starts the helper for a state. `window` NULL: no source but `source`. */
 int sb_import_run(struct sb_import *import, enum import_state state, enum sb_unpack_job job, const struct sb_window *window,
                   const char *digest, struct sandbox_error **error);

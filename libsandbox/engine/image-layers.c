@@ -291,8 +291,9 @@ static int claim_layers(const struct sb_images *images)
     return SB_TAKE_FD(fd);
 }
 
-int sb_layers_take_unused(const struct sb_images *images, json_t *taken, struct sandbox_error **error)
+int sb_layers_take_unused(const struct sb_images *images, json_t *taken, struct sb_collected *collected, struct sandbox_error **error)
 {
+    struct sb_layer layer = { 0 };
     SB_JSON json_t *used = json_object();
     SB_CLOSE int lock = sb_images_lock(images, error);
     SB_CLOSE int claim = -1;
@@ -315,7 +316,13 @@ int sb_layers_take_unused(const struct sb_images *images, json_t *taken, struct 
     while (!r && (d = readdir(stream))) {
         if (d->d_name[0] == '.' || !is_folder(images->layers, d->d_name) || is_used(used, d->d_name))
             continue;
+        layer.bytes = 0;
+        read_figures(images, d->d_name, &layer);
         r = sb_layer_take_away(images, d->d_name, name, error);
+        if (r == 1 && collected) {
+            collected->layers++;
+            collected->bytes += layer.bytes > 0 ? layer.bytes : 0;
+        }
         if (r == 1)
             r = json_array_append_new(taken, json_string(name)) < 0 ? SANDBOX_ENOMEM : 0;
     }
@@ -326,7 +333,7 @@ int sb_layers_take_unused(const struct sb_images *images, json_t *taken, struct 
 int sb_layers_collect(const struct sb_images *images, struct sandbox_error **error)
 {
     SB_JSON json_t *taken = json_array();
-    int r = sb_layers_take_unused(images, taken, error);
+    int r = sb_layers_take_unused(images, taken, NULL, error);
 
     for (size_t i = 0; i < json_array_size(taken); i++) { /* without the lock: it may take long */
         int failed = remove_now(images, json_string_value(json_array_get(taken, i)), r ? NULL : error);

@@ -14,6 +14,7 @@
 #include <errors.h>
 #include <fs.h>
 #include <json.h>
+#include <reference.h>
 
 enum { RECORD_MAX = 12 << 20, SCHEMA = 1 };
 
@@ -193,10 +194,45 @@ int sb_image_records(const struct sb_images *images, char (**ret_digests)[SB_DIG
 
 /* ---- names */
 
+/* The file of a name, or of a reference, whatever way it is written: 0 or -EINVAL. No name has the two signs that stand for others. */
+static int file_of(const char *name, char file[SB_REFERENCE_MAX + 1])
+{
+    struct sb_reference reference;
+
+    if (sb_name_valid(name)) {
+        snprintf(file, SB_REFERENCE_MAX + 1, "%s", name);
+        return 0;
+    }
+    if (!sb_reference_is(name) || sb_reference_parse(name, &reference))
+        return -EINVAL;
+    sb_reference_format(&reference, file);
+    for (char *c = file; *c; c++)
+        *c = *c == '/' ? '%' : *c == ':' ? '=' : *c;
+    return 0;
+}
+
+/* The reverse: 0 when it is a file's name that file_of() makes. */
+static int name_of(const char *file, char name[SB_REFERENCE_MAX + 1])
+{
+    char again[SB_REFERENCE_MAX + 1];
+
+    if (strlen(file) > SB_REFERENCE_MAX)
+        return -EINVAL;
+    snprintf(name, SB_REFERENCE_MAX + 1, "%s", file);
+    for (char *c = name; *c; c++)
+        *c = *c == '%' ? '/' : *c == '=' ? ':' : *c;
+    return file_of(name, again) || strcmp(again, file) ? -EINVAL : 0;
+}
+
 static int read_name(const struct sb_images *images, const char *name, char digest[SB_DIGEST_SIZE])
 {
     SB_FREE char *text = NULL;
-    int r = sb_read_file(images->names, name, 128, &text, NULL);
+    char file[SB_REFERENCE_MAX + 1];
+    int r = file_of(name, file);
+
+    if (r)
+        return r;
+    r = sb_read_file(images->names, file, 128, &text, NULL);
 
     if (r)
         return r;
@@ -236,10 +272,10 @@ int sb_image_names(const struct sb_images *images, const char *digest, json_t **
     if (!stream)
         return sb_fail_errno(error, errno, "state", "listing the images' names");
     while ((d = readdir(stream))) {
-        char holds[SB_DIGEST_SIZE];
+        char holds[SB_DIGEST_SIZE], name[SB_REFERENCE_MAX + 1];
 
-        if (sb_name_valid(d->d_name) && read_name(images, d->d_name, holds) == 0 && (!digest || !strcmp(holds, digest)))
-            json_array_append_new(names, json_string(d->d_name));
+        if (name_of(d->d_name, name) == 0 && read_name(images, name, holds) == 0 && (!digest || !strcmp(holds, digest)))
+            json_array_append_new(names, json_string(name));
     }
     closedir(stream);
     *ret_names = sorted(names);
@@ -248,11 +284,23 @@ int sb_image_names(const struct sb_images *images, const char *digest, json_t **
 
 int sb_image_name_write(const struct sb_images *images, const char *name, const char *digest, struct sandbox_error **error)
 {
-    char text[SB_DIGEST_SIZE + 1];
+    char text[SB_DIGEST_SIZE + 1], file[SB_REFERENCE_MAX + 1];
     int n = snprintf(text, sizeof text, "%s\n", digest);
-    int r = sb_write_file(images->names, name, text, (size_t)n, 1);
+    int r = file_of(name, file);
+
+    if (!r)
+        r = sb_write_file(images->names, file, text, (size_t)n, 1);
 
     return r ? sb_fail_errno(error, -r, "state", "naming the image '%s'", name) : 0;
+}
+
+int sb_image_name_remove(const struct sb_images *images, const char *name, struct sandbox_error **error)
+{
+    char file[SB_REFERENCE_MAX + 1];
+
+    if (file_of(name, file) == 0 && unlinkat(images->names, file, 0) < 0 && errno != ENOENT)
+        return sb_fail_errno(error, errno, "remove", "removing the name '%s'", name);
+    return 0;
 }
 
 static int find_by_config(const struct sb_images *images, const char *ref, char digest[SB_DIGEST_SIZE], struct sandbox_error **error)
@@ -289,9 +337,16 @@ int sb_image_find(const struct sb_images *images, const char *ref, char digest[S
         memcpy(digest, ref, SB_DIGEST_SIZE);
         return 0;
     }
-    if (!sb_name_valid(ref))
+    r = ref ? read_name(images, ref, digest) : -EINVAL;
+    if (r == -EINVAL)
         return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "image"), "'%.100s' is not an image's name", ref ? ref : "");
-    r = read_name(images, ref, digest);
+    if (r == -ENOENT && sb_reference_is(ref)) {
+        struct sb_reference reference;
+
+        if (sb_reference_parse(ref, &reference) == 0 && reference.digest[0]) /* what is here has no need of its registry */
+            return sb_image_find(images, reference.digest, digest, error);
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOTFOUND, .field = "image", .hint = "pull it, or look which ones there are"), "there is no image '%s'", ref);
+    }
     if (r == -ENOENT)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOTFOUND, .field = "image", .hint = "import it, or look which ones there are"), "there is no image '%s'", ref);
     if (r == -EBADMSG || r == -EFBIG)

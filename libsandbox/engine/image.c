@@ -71,6 +71,11 @@ int sb_images_open(int root, const struct sb_idmap *map, int (*unpack_exe)(void 
     return 0;
 }
 
+void sb_images_set_pull_program(struct sb_images *images, int (*pull_exe)(void *data, struct sandbox_error **error))
+{
+    images->pull_exe = pull_exe;
+}
+
 /* ---- for a create */
 
 void sb_image_ref_clear(struct sb_image_ref *ref)
@@ -278,7 +283,7 @@ static int remove_record(const struct sb_images *images, const char *digest, con
     int r = 0;
 
     for (size_t i = 0; !r && i < json_array_size(names); i++)
-        r = unlink_in(images->names, json_string_value(json_array_get(names, i)), error);
+        r = sb_image_name_remove(images, json_string_value(json_array_get(names, i)), error);
     snprintf(record, sizeof record, "%s.json", digest + strlen("sha256:"));
     return r ? r : unlink_in(images->images, record, error);
 }
@@ -299,10 +304,33 @@ int sb_image_remove(struct sb_images *images, const char *name, int (*in_use)(vo
     if (r)
         return r;
     if (strncmp(name, "sha256:", 7) && json_array_size(names) > 1)
-        return unlink_in(images->names, name, error);
+        return sb_image_name_remove(images, name, error);
     r = check_free(images, digest, in_use, data, error);
     if (!r)
         r = remove_record(images, digest, names, error);
     lock = sb_close(lock);
     return r ? r : sb_layers_collect(images, error);
+}
+
+int sb_images_prune(struct sb_images *images, unsigned int flags, int (*in_use)(void *data, const char *digest, char who[SB_ID_SIZE]), void *data,
+                    int64_t *ret_n, struct sandbox_error **error)
+{
+    SB_FREE char(*digests)[SB_DIGEST_SIZE] = NULL;
+    SB_CLOSE int lock = sb_images_lock(images, error);
+    int64_t removed = 0;
+    size_t n = 0;
+    int r = lock < 0 ? lock : sb_image_records(images, &digests, &n, error);
+
+    for (size_t i = 0; !r && i < n; i++) {
+        SB_JSON json_t *names = NULL;
+
+        r = sb_image_names(images, digests[i], &names, error);
+        if (r || (!(flags & SANDBOX_COLLECT_UNUSED) && json_array_size(names)) || check_free(images, digests[i], in_use, data, NULL))
+            continue;
+        r = remove_record(images, digests[i], names, error);
+        removed += !r;
+    }
+    if (!r)
+        *ret_n = removed;
+    return r;
 }

@@ -21,6 +21,12 @@ struct sb_images *sb_images_free(struct sb_images *images);
 int sb_image_import(struct sb_images *images, const char *source, const struct sandbox_image_import_options *options,
                     struct sb_op **ret_op, struct sandbox_error **error);
 
+/* `pull_exe`: as unpack_exe, of the pull program. */
+void sb_images_set_pull_program(struct sb_images *images, int (*pull_exe)(void *data, struct sandbox_error **error));
+/* The same for an image in a registry; options of this library's size, with every field checked. */
+int sb_image_pull(struct sb_images *images, const char *reference, const struct sandbox_image_pull_options *options, struct sb_op **ret_op,
+                  struct sandbox_error **error);
+
 /* An image for a create. While a ref is held the image can't be removed. */
 struct sb_image_ref {
     char digest[72], config_digest[72];
@@ -43,6 +49,12 @@ int sb_image_inspect(struct sb_images *images, const char *name, json_t **ret_js
 int sb_image_list(struct sb_images *images, json_t **ret_json, struct sandbox_error **error);
 /* `in_use` returns 1 and an id when a sandbox stands on the image with this manifest digest. It is called with the image lock
  * held, must not call back, and may be NULL. */
+/* Removes the images without a name (UNNAMED) or all (UNUSED) that are not in_use: how many. */
+int sb_images_prune(struct sb_images *images, unsigned int flags, int (*in_use)(void *data, const char *digest, char who[SB_ID_SIZE]), void *data,
+                    int64_t *ret_n, struct sandbox_error **error);
+/* ---- image-collect.c: the same, and what no image needs then. The result is op->document. */
+int sb_images_collect(struct sb_images *images, unsigned int flags, int (*in_use)(void *data, const char *digest, char who[SB_ID_SIZE]), void *data,
+                      struct sb_op **ret_op, struct sandbox_error **error);
 int sb_image_remove(struct sb_images *images, const char *name, int (*in_use)(void *data, const char *digest, char who[SB_ID_SIZE]),
                     void *data, struct sandbox_error **error);
 

@@ -158,6 +158,68 @@ int sb_oci_choose(const json_t *index, const char *select, const char *digest, s
     return 0;
 }
 
+/* 2: this machine's, 1: its, in a variant that not every processor has, 0: another's. */
+static int rank(const json_t *entry)
+{
+    const char *variant = sb_json_str(json_object_get(entry, "platform"), "variant");
+
+    if (!matches_platform(entry))
+        return 0;
+    return !variant || !*variant || !strcmp(variant, "v1") || !strcmp(variant, "v8") ? 2 : 1;
+}
+
+int sb_oci_choose_platform(const json_t *index, const char *digest, struct sb_oci_descriptor *ret, struct sandbox_error **error)
+{
+    struct sb_oci_descriptor chosen = { 0 }, descriptor;
+    int best = 0, r = check_index(index, error);
+    const json_t *entry;
+    size_t i, named = 0;
+
+    if (r)
+        return r;
+    json_array_foreach(json_object_get(index, "manifests"), i, entry) {
+        r = read_descriptor(entry, &descriptor, error);
+        if (r)
+            return r;
+        if (!is_image(&descriptor, entry))
+            continue;
+        named++;
+        if (rank(entry) && digest && !strcmp(digest, descriptor.digest)) {
+            *ret = descriptor;
+            return 0;
+        }
+        if (rank(entry) > best) {
+            best = rank(entry);
+            chosen = descriptor;
+        }
+    }
+    if (!best)
+        return none_chosen(named, NULL, error);
+    *ret = chosen;
+    return 0;
+}
+
+int sb_oci_find_type(const json_t *document, const char *type, char ret[128], struct sandbox_error **error)
+{
+    const char *own = sb_json_str(document, "mediaType");
+    int index = json_object_get(document, "manifests") != NULL, manifest = json_object_get(document, "layers") || json_object_get(document, "config");
+
+    if (sb_json_int(document, "schemaVersion", 0) == 1)
+        return sb_fail(error, SB_ARGS(SANDBOX_EUNSUPPORTED, .phase = "manifest", .hint = "push it again with a tool of this decade"),
+                       "the manifest is of schemaVersion 1, without digests of its layers' content");
+    if (index == manifest)
+        return damaged(error, index ? "manifest is an index as well: it could be read in two ways" : "manifest is neither a manifest nor an index");
+    /* what a registry says that doesn't know is no contradiction */
+    if (strcmp(type, type_index) && strcmp(type, docker_index) && strcmp(type, type_manifest) && strcmp(type, docker_manifest))
+        type = own && strlen(own) < 128 ? own : index ? type_index : type_manifest;
+    if (index != (!strcmp(type, type_index) || !strcmp(type, docker_index)))
+        return damaged(error, "manifest is of another type than the registry says");
+    if (own && strcmp(own, type))
+        return damaged(error, "manifest names another type than the registry does");
+    memcpy(ret, type, strlen(type) + 1);
+    return index;
+}
+
 /* ---- manifest and config */
 
 static int is_layer_type(const char *type)

@@ -44,6 +44,12 @@ int sb_oci_check_layout(const json_t *layout, struct sandbox_error **error);
 /* The one image of an index that is meant: by reference name `select` (NULL: any) and this machine; the one with `digest` (NULL:
  * none is preferred) when there are several. */
 int sb_oci_choose(const json_t *index, const char *select, const char *digest, struct sb_oci_descriptor *ret, struct sandbox_error **error);
+/* Of one image's index for several machines: the first one for this machine (the one with `digest` if it is there), plain ones before
+ * those for a variant of the processor. */
+int sb_oci_choose_platform(const json_t *index, const char *digest, struct sb_oci_descriptor *ret, struct sandbox_error **error);
+/* What a document that came without a usable type is: 1: an index, 0: a manifest; EDAMAGED, EUNSUPPORTED. `type` is what was said of it; the
+ * type that it has is put into `ret`. */
+int sb_oci_find_type(const json_t *document, const char *type, char ret[128], struct sandbox_error **error);
 int sb_oci_read_manifest(const json_t *manifest, const char *media_type, struct sb_oci_manifest *ret, struct sandbox_error **error);
 void sb_oci_manifest_clear(struct sb_oci_manifest *manifest);
 /* n_layers: what the manifest has. */

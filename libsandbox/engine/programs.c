@@ -99,6 +99,7 @@ int sb_engine_program(struct sb_engine *engine, const char *name, int *ret_fd, s
 {
     int *slot = !strcmp(name, "sandbox-agent")    ? &engine->agent
                 : !strcmp(name, "sandbox-unpack") ? &engine->unpack_program
+                : !strcmp(name, "sandbox-pull")   ? &engine->pull_program
                                                   : &engine->scope_program;
     const struct sb_program *program = find(name);
     int fd, r = 0;
@@ -118,7 +119,8 @@ int sb_engine_program(struct sb_engine *engine, const char *name, int *ret_fd, s
         if (!r) {
             fd = fd >= 0   ? use_file(name, fd, error)
                  : program ? seal(name, program->begin, (size_t)(program->end - program->begin), error)
-                           : sb_fail(error, SB_ARGS(SANDBOX_EINTERNAL), "no program %s", name);
+                           : sb_fail(error, SB_ARGS(SANDBOX_EUNSUPPORTED, .hint = "build the library with it, or install it beside the others"),
+                                     "this library was built without the program %s", name);
             r = fd < 0 ? fd : 0;
         }
         if (!r)

@@ -331,7 +331,7 @@ SANDBOX_API int sandbox_spec_new(struct sandbox_spec **ret_spec, struct sandbox_
 SANDBOX_API struct sandbox_spec *sandbox_spec_unref(struct sandbox_spec *spec);
 /** A name, unique on the host while the sandbox exists; NULL: none. EINVALID outside [A-Za-z0-9][A-Za-z0-9_.-]{0,127}. Since 0.1. */
 SANDBOX_API int sandbox_spec_set_name(struct sandbox_spec *spec, const char *name, struct sandbox_error **error);
-/** "host", an image's name, or "sha256:…" (manifest or config digest). Since 0.1. */
+/** "host", an image's name, "sha256:…" (manifest or config digest), or a reference by which it was pulled. Nothing is fetched. Since 0.1. */
 SANDBOX_API int sandbox_spec_set_image(struct sandbox_spec *spec, const char *image, struct sandbox_error **error);
 /** A label; an equal key replaces. ELIMIT above 1,024 labels or 256 KiB of them. Since 0.1. */
 SANDBOX_API int sandbox_spec_add_label(struct sandbox_spec *spec, const char *key, const char *value, struct sandbox_error **error);
@@ -1223,7 +1223,70 @@ SANDBOX_API int sandbox_image_import(struct sandbox_host *host, const char *sour
 SANDBOX_API int sandbox_image_import_begin(struct sandbox_host *host, const char *source,
                                            const struct sandbox_image_import_options *options, struct sandbox_op **ret_op,
                                            struct sandbox_error **error);
-/** An image by name or digest ("sha256:…", manifest or config). The caller owns it. Since 0.1. */
+/** What a pull may use of what is here. */
+enum sandbox_pull_policy {
+    SANDBOX_PULL_ALWAYS = 0, /**< the registry says what a tag stands for now; what is pinned by digest and here needs no registry */
+    SANDBOX_PULL_MISSING = 1 /**< the registry is asked only for what isn't here */
+};
+#define SANDBOX_PULL_PLAIN_HTTP (1u << 0) /**< without TLS: whoever is between can read credentials and choose what a tag means */
+
+struct sandbox_image_pull_options {
+    size_t size;
+    int policy;                    /**< enum sandbox_pull_policy */
+    unsigned int flags;            /**< SANDBOX_PULL_… */
+    const char *name;              /**< a name besides the reference, as at import; NULL: none */
+    const char *digest;            /**< "sha256:…" that the image must have, of its manifest or its config; NULL: any */
+    const char *username;          /**< with password: credentials for this registry */
+    const char *password;          /**< without username: a token that the registry itself takes */
+    const char *docker_config;     /**< file with credentials in the form of Docker's config.json; NULL: none is looked for */
+    const char *helper_path;       /**< folders, separated by ':', for the credential helpers that it names; NULL: /usr/local/bin:/usr/bin:/bin */
+    const char *const *helper_env; /**< their environment, "NAME=VALUE", NULL-terminated; NULL: empty */
+    const char *ca_file;           /**< certificates (PEM) to trust, instead of the system's; NULL: the system's */
+    const char *proxy;             /**< URL of an HTTP proxy; NULL: none */
+    const char *no_proxy;          /**< hosts that are reached without it, separated by commas; NULL: none */
+    int64_t max_bytes;             /**< as at import, for the compressed layers too; 0: 64 GiB */
+    int64_t max_entries;           /**< as at import; 0: 4,000,000 */
+    int parallel;                  /**< transfers at once, 1 to 16; 0: 4 */
+};
+#define SANDBOX_IMAGE_PULL_OPTIONS_INIT                                                                                          \
+    { sizeof(struct sandbox_image_pull_options), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0 }
+/**
+ * Pulls an image from a registry: [docker://][HOST[:PORT]/]PATH[:TAG][@sha256:DIGEST]. It is found afterwards by that reference and by its
+ * digests. https, but for registries on this machine's loopback that speak http alone, and where PLAIN_HTTP asks for it. Every digest and
+ * size is checked; layers that are here are not fetched; what a failed pull has fetched is gone on with by the next one, until
+ * sandbox_images_collect(). Credentials are sent to this registry, and the token server that it names, alone. A helper process talks to
+ * the network; the library opens no connection. options may be NULL. Errors: EINVAL, EDENIED (credentials, certificates), ENOTFOUND,
+ * EDIGEST, EDAMAGED, ELIMIT, EUNSUPPORTED (architecture, media type; built without libcurl), EBUSY (too many requests), EPROTOCOL, EIO (the
+ * network; retryable), ENOSPACE. The caller owns the image. Since 0.1.
+ */
+SANDBOX_API int sandbox_image_pull(struct sandbox_host *host, const char *reference, const struct sandbox_image_pull_options *options,
+                                   int64_t timeout_ms, struct sandbox_image **ret_image, struct sandbox_error **error);
+SANDBOX_API int sandbox_image_pull_begin(struct sandbox_host *host, const char *reference, const struct sandbox_image_pull_options *options,
+                                         struct sandbox_op **ret_op, struct sandbox_error **error);
+
+#define SANDBOX_COLLECT_UNNAMED (1u << 0) /**< images, too, that have no name and no sandbox */
+#define SANDBOX_COLLECT_UNUSED (1u << 1)  /**< all images on which no sandbox stands */
+struct sandbox_collected {
+    size_t size;
+    int64_t images;
+    int64_t layers;
+    int64_t downloads; /**< layers that were downloaded and not unpacked, whole or in part */
+    int64_t bytes;     /**< of layers and downloads, about */
+};
+#define SANDBOX_COLLECTED_INIT { sizeof(struct sandbox_collected), 0, 0, 0, 0 }
+/**
+ * Removes what no image needs: unused layers, what killed imports and pulls left behind, and, where flags say so, images. What a sandbox
+ * stands on, or is being imported, pulled or created in any process, stays. While an import or pull is under way the layers are left to
+ * it. ret_collected may be NULL. Since 0.1.
+ */
+SANDBOX_API int sandbox_images_collect(struct sandbox_host *host, unsigned int flags, int64_t timeout_ms, struct sandbox_collected *ret_collected,
+                                       struct sandbox_error **error);
+SANDBOX_API int sandbox_images_collect_begin(struct sandbox_host *host, unsigned int flags, struct sandbox_op **ret_op,
+                                             struct sandbox_error **error);
+/** What a collect removed, as often as asked, after it succeeded. Since 0.1. */
+SANDBOX_API int sandbox_op_get_collected(struct sandbox_op *op, struct sandbox_collected *ret_collected, struct sandbox_error **error);
+
+/** An image by name, reference or digest ("sha256:…", manifest or config). The caller owns it. Since 0.1. */
 SANDBOX_API int sandbox_image_open(struct sandbox_host *host, const char *name, struct sandbox_image **ret_image,
                                    struct sandbox_error **error);
 SANDBOX_API struct sandbox_image *sandbox_image_unref(struct sandbox_image *image);
@@ -1242,7 +1305,7 @@ SANDBOX_API int sandbox_host_list_images(struct sandbox_host *host, struct sandb
 SANDBOX_API size_t sandbox_image_list_get_count(const struct sandbox_image_list *list);
 SANDBOX_API const struct sandbox_image *sandbox_image_list_get(const struct sandbox_image_list *list, size_t index);
 SANDBOX_API struct sandbox_image_list *sandbox_image_list_unref(struct sandbox_image_list *list);
-/** Removes a name (the image goes with its last name) or, by digest, the image. EBUSY while a sandbox stands on it, naming it. Since 0.1. */
+/** Removes a name or reference (the image goes with its last one) or, by digest, the image. EBUSY while a sandbox stands on it, naming it. Since 0.1. */
 SANDBOX_API int sandbox_image_remove(struct sandbox_host *host, const char *name, struct sandbox_error **error);
 
 /* ----------------------------------------------------------------------------------------- overlay mounts ---- */

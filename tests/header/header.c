@@ -15,6 +15,8 @@ int use_header(void)
     struct sandbox_communicate_options communicate = SANDBOX_COMMUNICATE_OPTIONS_INIT;
     struct sandbox_output output = SANDBOX_OUTPUT_INIT;
     struct sandbox_image_import_options import_options = SANDBOX_IMAGE_IMPORT_OPTIONS_INIT;
+    struct sandbox_image_pull_options pull_options = SANDBOX_IMAGE_PULL_OPTIONS_INIT;
+    struct sandbox_collected collected = SANDBOX_COLLECTED_INIT;
     struct sandbox_forward_status forward = SANDBOX_FORWARD_STATUS_INIT;
     struct sandbox_events_options events = SANDBOX_EVENTS_OPTIONS_INIT;
     struct sandbox_upload_options upload = SANDBOX_UPLOAD_OPTIONS_INIT;
@@ -23,7 +25,8 @@ int use_header(void)
     struct sandbox_file_write_options write_options = SANDBOX_FILE_WRITE_OPTIONS_INIT;
     enum sandbox_code code = SANDBOX_OK;
     const size_t sizes = progress.size + host.size + mount.size + list.size + exec.size + result.size + communicate.size +
-                         output.size + import_options.size + forward.size + file.size + write_options.size + upload.size + download.size + events.size;
+                         output.size + import_options.size + pull_options.size + collected.size +
+                         forward.size + file.size + write_options.size + upload.size + download.size + events.size;
 
     if (exec.stdin_fd != SANDBOX_STDIO_NULL || exec.stdout_fd != SANDBOX_STDIO_PIPE || exec.stderr_fd != SANDBOX_STDIO_PIPE ||
         communicate.timeout_ms != -1 || communicate.drain_ms != 500 || result.code != -1 || progress.total != -1 || sizes == 0)

@@ -39,6 +39,8 @@ static const struct command commands[] = {
       command_events },
     { "image import", "SOURCE", "import a root folder, tar, OCI layout or docker archive", FOR_IMPORT, 1, 1, -1,
       command_image_import },
+    { "image pull", "HOST/PATH[:TAG][@DIGEST]", "pull an image from a registry", FOR_PULL, 1, 1, -1, command_image_pull },
+    { "image gc", "", "remove layers that no image has, and what killed pulls left", FOR_GC, 0, 0, -1, command_image_gc },
     { "image ls", "", "list images", 0, 0, 0, -1, command_image_ls },
     { "image inspect", "IMAGE", "all that is known of an image", 0, 1, 1, -1, command_image_inspect },
     { "image rm", "IMAGE…", "remove images, by name or digest", 0, 1, -1, -1, command_image_rm },

@@ -89,6 +89,8 @@ int command_run(struct tool *tool, const struct arguments *arguments)
     if (!status)
         status = tool_open_host(tool);
     if (!status)
+        status = pull_image(tool, arguments, &signals);
+    if (!status)
         status = run(tool, arguments, spec, env, &signals);
     spec_environment_free(env);
     sandbox_spec_unref(spec);

@@ -49,6 +49,8 @@ int command_create(struct tool *tool, const struct arguments *arguments)
     if (!status)
         status = tool_open_host(tool);
     if (!status)
+        status = pull_image(tool, arguments, &signals);
+    if (!status)
         status = create(tool, arguments, spec, &signals);
     sandbox_spec_unref(spec);
     signals_close(&signals);

@@ -45,6 +45,8 @@ struct arguments {
     int64_t follow, tail, since_ms, until_ms, timestamps, only_stdout, only_stderr; /* times: milliseconds since 1970 */
     int64_t log_max, journal_max, detach;
     int64_t archive; /* cp */
+    int64_t pull, plain_http, password_stdin, unnamed, unused; /* images from registries, image gc */
+    const char *auth_file, *ca_file, *username;
     const char **operands; /* NULL-terminated */
     size_t n_operands;
     const char **argv; /* the command to run, NULL-terminated */
@@ -68,6 +70,8 @@ enum {
     FOR_RECONCILE = 1u << 20,
     FOR_VOLUME = 1u << 25,
     FOR_NETWORK = 1u << 26,
+    FOR_PULL = 1u << 28,
+    FOR_GC = 1u << 29,
     FOR_ALL = ~0u,
 };
 
@@ -105,6 +109,8 @@ int command_image_import(struct tool *tool, const struct arguments *arguments);
 int command_image_ls(struct tool *tool, const struct arguments *arguments);
 int command_image_inspect(struct tool *tool, const struct arguments *arguments);
 int command_image_rm(struct tool *tool, const struct arguments *arguments);
+int command_image_pull(struct tool *tool, const struct arguments *arguments);
+int command_image_gc(struct tool *tool, const struct arguments *arguments);
 int command_volume_create(struct tool *tool, const struct arguments *arguments);
 int command_volume_inspect(struct tool *tool, const struct arguments *arguments);
 int command_volume_ls(struct tool *tool, const struct arguments *arguments);
@@ -130,7 +136,13 @@ int value_secrets(const char *text, int64_t *ret);      /* "ignore warn refuse h
 int value_count(const char *text, int64_t *ret);        /* decimal digits */
 int value_moment(const char *text, int64_t *ret);       /* "10m": so long ago, "2026-11-30T21:00:00Z": milliseconds since 1970 */
 int value_signal(const char *text, int64_t *ret);       /* "TERM", "SIGTERM", "15" */
+int value_pull(const char *text, int64_t *ret);         /* enum pull_when: "missing always never" */
 int value_image_format(const char *text, int64_t *ret); /* "auto folder tar oci docker" */
+
+/* pull.c: the image that was asked for, when that is in a registry and --pull, or "docker://", says so. 0, or the exit status. */
+enum pull_when { PULL_UNSAID, PULL_MISSING, PULL_ALWAYS, PULL_NEVER };
+struct signals;
+int pull_image(struct tool *tool, const struct arguments *arguments, struct signals *signals);
 
 /* spec.c: a spec from --image, --mount and so on, without --env. `lifetime` is enum sandbox_lifetime. */
 int spec_from_arguments(struct tool *tool, const struct arguments *arguments, int lifetime, struct sandbox_spec **ret_spec);

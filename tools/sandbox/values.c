@@ -153,6 +153,18 @@ int value_secrets(const char *text, int64_t *ret)
     return -1;
 }
 
+int value_pull(const char *text, int64_t *ret)
+{
+    static const char *const names[] = { [PULL_MISSING] = "missing", [PULL_ALWAYS] = "always", [PULL_NEVER] = "never" };
+
+    for (size_t i = PULL_MISSING; i < TOOL_ELEMENTS(names); i++)
+        if (strcmp(text, names[i]) == 0) {
+            *ret = (int64_t)i;
+            return 0;
+        }
+    return -1;
+}
+
 int value_image_format(const char *text, int64_t *ret)
 {
     static const struct {
