@@ -50,7 +50,7 @@ static int check_pull(const char *name, const struct sandbox_image_pull_options 
 
     if (!name)
         return sb_fail_null(error, "reference");
-    if (sb_reference_parse(name, &reference))
+    if (!strncmp(name, "sha256:", 7) || sb_reference_parse(name, &reference))
         return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = "reference", .hint = "as HOST[:PORT]/PATH[:TAG][@sha256:DIGEST]"),
                        "'%.255s' is no name of an image in a registry", name);
     if (options->policy != SANDBOX_PULL_ALWAYS && options->policy != SANDBOX_PULL_MISSING)
