@@ -12,6 +12,12 @@
 #include <util.h>
 
 static int channel = -1;
+static ag_report_fn *elsewhere;
+
+void ag_files_report_to(ag_report_fn *report)
+{
+    elsewhere = report;
+}
 
 void ag_files_report_on(int fd)
 {
@@ -50,7 +56,10 @@ static void __attribute__((noreturn)) fail(int code, int sys_errno, const char *
     n = strlen(done.message);
     if (sys_errno)
         snprintf(done.message + n, sizeof done.message - n, ": %s", strerrordesc_np(sys_errno) ? strerrordesc_np(sys_errno) : "?");
-    ag_files_send(&done, sizeof done);
+    if (elsewhere)
+        elsewhere(code, sys_errno, done.message);
+    else
+        ag_files_send(&done, sizeof done);
     _exit(1);
 }
 

@@ -21,6 +21,9 @@ void ag_files_serve(struct ag_files *f, const void *request, size_t size) __attr
 
 /* ---- files-report.c */
 /* Where records go: to be called before anything can fail. */
+/* Failures go to this function instead. */
+typedef void ag_report_fn(int code, int sys_errno, const char *message);
+void ag_files_report_to(ag_report_fn *report);
 void ag_files_report_on(int channel);
 void ag_files_send(const void *record, size_t size);
 void ag_files_done(int64_t bytes, int64_t entries) __attribute__((noreturn));

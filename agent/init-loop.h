@@ -143,6 +143,10 @@ void ag_dial(struct ag_slot *s, const struct sb_request *q);
 void ag_on_dialed(struct ag_slot *s);
 void ag_end_dial(struct ag_slot *s);
 
+/* ---- init-outer.c ---- */
+/* SB_REQUEST_OUTER */
+void ag_outer_give(struct ag_slot *s, const struct sb_request *q);
+
 /* ---- init-watch.c ---- */
 /* SB_REQUEST_WATCH */
 void ag_watch_begin(struct ag_slot *s, const struct sb_request *q);

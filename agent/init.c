@@ -236,6 +236,8 @@ static void on_request(struct ag_slot *s)
         drop_connection(s); /* who asks for it asks once: its own end needn't wake us then */
     } else if (q->type == SB_REQUEST_WATCH) {
         ag_watch_begin(s, q);
+    } else if (q->type == SB_REQUEST_OUTER) {
+        ag_outer_give(s, q);
     } else if (q->type == SB_REQUEST_SHUTDOWN) {
         shut_down(q);
     } else if (q->type == SB_REQUEST_DETACH) {

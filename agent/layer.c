@@ -14,6 +14,7 @@
 #include <layer-plan.h>
 #include <linux/capability.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -25,6 +26,9 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "files.h"
+#include "filter.h"
+#include "layer-tar.h"
 #include "userns.h"
 
 #include <fs.h>
@@ -34,6 +38,7 @@ enum { DEEPEST = 800, LINKS = 1 << 18, PROGRESS_EVERY = 20000 };
 
 struct look {
     int diff;           /* else only the sums */
+    int tar;            /* as a diff, but what differs goes into a tar */
     int copy;           /* a whole copy, not an overlay's upper */
     int64_t most, told; /* records */
     struct sb_layer_record end;
@@ -92,10 +97,16 @@ static uint8_t type_of(mode_t mode)
     }
 }
 
-static void tell(struct look *l, enum sb_layer_kind kind, const struct stat *st, int64_t bytes)
+/* `dir` and `name` are where it is, dir -1: it is no more. */
+static void tell(struct look *l, enum sb_layer_kind kind, int dir, const char *name, const struct stat *st, int64_t bytes)
 {
     struct sb_layer_record r = { .kind = (uint8_t)kind, .type = type_of(st->st_mode), .bytes = bytes };
 
+    if (l->tar) {
+        if (ag_layer_tar_put(l->path, dir, name, st))
+            l->end.truncated = 1;
+        return;
+    }
     if (l->told >= l->most) {
         l->end.truncated = 1;
         return;
@@ -184,7 +195,7 @@ static void tell_missing(struct look *l, int upper, int lower)
             fstatat(lower, d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || (length = enter(l, d->d_name)) < 0)
             continue;
         if (!l->copy || !(S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode))) /* devices are never copied */
-            tell(l, SB_LAYER_REMOVED, &st, 0);
+            tell(l, SB_LAYER_REMOVED, -1, d->d_name, &st, 0);
         l->path[length] = 0;
     }
     if (stream)
@@ -243,14 +254,16 @@ static void look_at_entry(struct look *l, int upper, int lower, const char *name
         had = lower >= 0 && fstatat(lower, name, &was, AT_SYMLINK_NOFOLLOW) == 0;
         if (!l->copy && S_ISCHR(st.st_mode) && st.st_rdev == 0) { /* an overlay's mark for what was removed */
             if (had)
-                tell(l, SB_LAYER_REMOVED, &was, 0);
+                tell(l, SB_LAYER_REMOVED, -1, name, &was, 0);
             return;
         }
         if (!had)
-            tell(l, SB_LAYER_ADDED, &st, bytes);
+            tell(l, SB_LAYER_ADDED, upper, name, &st, bytes);
         else if (is_folder && S_ISDIR(was.st_mode) ? (st.st_mode & 07777) != (was.st_mode & 07777)
                                                    : !l->copy || !is_same(upper, lower, name, &st, &was))
-            tell(l, SB_LAYER_CHANGED, &st, bytes);
+            tell(l, SB_LAYER_CHANGED, upper, name, &st, bytes);
+        else if (l->tar && !l->copy) /* a folder that is passed through, with the times that it has now */
+            tell(l, SB_LAYER_CHANGED, upper, name, &st, bytes);
     }
     if (is_folder)
         look_into(l, upper, lower, name, depth);
@@ -487,9 +500,41 @@ static int read_numbers(char **argv, struct sb_idmap *map, int64_t *most)
     return sb_parse_int(argv[SB_ELEMENTS(to)], 0, INT64_MAX, most);
 }
 
+static struct look look = { .end.kind = SB_LAYER_END };
+
+static void tar_failed(int code, int sys_errno, const char *message)
+{
+    struct sb_layer_record r = { .kind = SB_LAYER_FAILED, .bytes = sys_errno, .entries = code };
+
+    put(&look, &r, message);
+    flush(&look);
+}
+
+/* The one job that opens files, and whose bytes somebody inside chose: it keeps the calls for that and no others. */
+static void begin_tar(const struct sb_idmap *map)
+{
+    static const int allowed[] = {
+        SYS_read, SYS_write, SYS_lseek, SYS_close, SYS_fstat, SYS_newfstatat, SYS_statx, SYS_fstatfs, SYS_openat, SYS_openat2, SYS_getdents64,
+        SYS_fcntl, SYS_readlinkat, SYS_fgetxattr, SYS_flistxattr, SYS_ppoll,
+#ifdef SYS_poll
+        SYS_poll,
+#endif
+        SYS_munmap, SYS_mremap, SYS_brk, SYS_madvise, SYS_futex, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_restart_syscall,
+        SYS_sendto, SYS_clock_gettime, SYS_gettimeofday, SYS_getpid, SYS_gettid, SYS_tgkill, SYS_exit, SYS_exit_group,
+    };
+    int r;
+
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+    ag_files_report_to(tar_failed);
+    r = ag_filter_calls(allowed, SB_ELEMENTS(allowed));
+    if (r)
+        fail(&look, -r, "");
+    ag_layer_tar_begin(map);
+}
+
 int ag_layer_main(int argc, char **argv)
 {
-    static struct look look = { .end.kind = SB_LAYER_END };
     const char *job = argc > 2 ? argv[2] : "";
     struct sb_idmap map;
 
@@ -509,8 +554,13 @@ int ag_layer_main(int argc, char **argv)
         read_words(&look);
         scan(&look, SB_LAYER_FD_PLACE, 0);
     } else {
-        look.diff = !strcmp(job, "diff");
+        look.tar = !strcmp(job, "tar");
+        look.diff = look.tar || !strcmp(job, "diff");
+        if (look.tar)
+            begin_tar(&map);
         look_at_layer(&look);
+        if (look.tar)
+            ag_layer_tar_end();
     }
     put(&look, &look.end, "");
     flush(&look);

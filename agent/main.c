@@ -21,6 +21,8 @@ int main(int argc, char **argv)
         return ag_forward_main(argc, argv);
     if (argc >= 2 && !strcmp(argv[1], "layer"))
         return ag_layer_main(argc, argv);
+    if (argc >= 2 && !strcmp(argv[1], "reset"))
+        return ag_reset_main(argc, argv);
     if (write(2, usage, sizeof usage - 1) < 0)
         return 3;
     return 2;

@@ -61,18 +61,25 @@ void ag_park_tree(int park, const char *name, int *tree)
     *tree = sb_close(*tree);
 }
 
-static void park_layers(struct ag_stage *s)
+int ag_child_park(struct ag_stage *s)
 {
     static const char *const places[] = { "/tmp", "/mnt", "/run", "/var", "/home", "/opt" };
     const char *options[][2] = { { "mode", "0700" }, { "size", "256k" }, { "nr_inodes", "1024" } };
-    SB_CLOSE int park = ag_make_fs("tmpfs", options, SB_ELEMENTS(options), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, "park");
-    char name[16];
+    int park = ag_make_fs("tmpfs", options, SB_ELEMENTS(options), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, "park");
 
     for (size_t i = 0; i < SB_ELEMENTS(places) && !s->park; i++)
         if (move_mount(park, "", AT_FDCWD, places[i], MOVE_MOUNT_F_EMPTY_PATH) == 0)
             s->park = places[i];
     if (!s->park)
         ag_die("park", errno, "no folder to hide mounts behind");
+    return park;
+}
+
+static void park_layers(struct ag_stage *s)
+{
+    SB_CLOSE int park = ag_child_park(s);
+    char name[16];
+
     ag_park_tree(park, "rw", &s->rw);
     for (uint32_t i = 0; i < s->plan->n_layers; i++) {
         snprintf(name, sizeof name, "l%u", i);
@@ -84,7 +91,7 @@ static void park_layers(struct ag_stage *s)
 
 /* The overlay works in the upper with the rights that its mounter has now. A file system's reserved blocks are not for sandboxes: on a full
  * disk the state's own writes still need them. */
-static void leave_reserves(void)
+void ag_leave_reserves(void)
 {
     struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
     struct __user_cap_data_struct data[2];
@@ -102,7 +109,7 @@ static int mount_root(const struct ag_stage *s)
     size_t n;
     int root;
 
-    leave_reserves();
+    ag_leave_reserves();
     if (chdir(s->park) < 0) /* relative names keep 128 layers within one page of options */
         ag_die("overlay", errno, "the park can't be entered");
     n = (size_t)snprintf(options, sizeof options, "userxattr,%supperdir=rw/upper,workdir=rw/work,lowerdir=",
@@ -223,6 +230,7 @@ static void mount_rest(struct ag_stage *s, int root)
         if (target < 0)
             ag_die("target", -target, "the mount's target %s can't be made", where);
         ag_move_onto(mnt, target, "mounts", where);
+        s->targets[i] = m->type == SB_PLAN_MOUNT_OVERLAY ? SB_TAKE_FD(target) : -1;
     }
 }
 
@@ -288,7 +296,7 @@ static void enter_inside(const struct ag_stage *s, int sys)
 }
 
 /* Nothing that this process opened on its way may stay: only what init needs is kept, by number. */
-static void close_rest(int procfs, int oom_score)
+static void close_rest(const struct ag_stage *s, int procfs, int oom_score)
 {
     int a = fcntl(procfs, F_DUPFD_CLOEXEC, SB_FD_OOM_SCORE + 1), b = fcntl(oom_score, F_DUPFD_CLOEXEC, SB_FD_OOM_SCORE + 1);
 
@@ -296,7 +304,7 @@ static void close_rest(int procfs, int oom_score)
         ag_die("descriptors", errno, "init's descriptors can't be kept");
     sb_close(SB_FD_ROOT);
     sb_close(SB_FD_LOG);
-    close_range(SB_FD_OOM_SCORE + 1, ~0u, 0);
+    close_range((unsigned int)ag_outer_keep(s, SB_FD_OOM_SCORE + 1), ~0u, 0);
 }
 
 static void wait_commit(void)
@@ -342,8 +350,9 @@ void ag_child_main(struct ag_stage *s)
     ag_child_masks(procfs, null);
     if (sethostname(SB_PLAN_STRING(s->plan, s->plan->hostname), strlen(SB_PLAN_STRING(s->plan, s->plan->hostname))) < 0)
         ag_die("hostname", errno, "the host name can't be set");
+    ag_outer_open(s);
     enter_inside(s, sys);
-    close_rest(procfs, oom_score);
+    close_rest(s, procfs, oom_score);
     wait_commit();
     ag_init_main(s->plan, SB_FD_PROC);
 }

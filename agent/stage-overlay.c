@@ -139,7 +139,7 @@ static void tell(const struct ag_stage *s, uint32_t i, const char *kind, const c
     (void)ag_send(SB_FD_CONTROL, &message, sizeof message, -1, 0); /* nobody to hear it: no COMMIT will come either */
 }
 
-static void mount_one(struct ag_stage *s, uint32_t i)
+void ag_child_overlay(struct ag_stage *s, uint32_t i)
 {
     char reason[228] = "", path[32];
     SB_CLOSE int place = -1;
@@ -172,5 +172,5 @@ void ag_child_overlays(struct ag_stage *s)
 {
     for (uint32_t i = 0; i < s->plan->n_mounts; i++)
         if (is_overlay(s, i))
-            mount_one(s, i);
+            ag_child_overlay(s, i);
 }

@@ -40,17 +40,26 @@ void ag_park_covers(struct ag_stage *s, int park)
         ag_die("secrets", errno, "no cover for secrets");
 }
 
-void ag_child_secrets(const struct ag_stage *s, int root)
+void ag_cover_below(const struct ag_stage *s, int root, const char *target)
 {
     const char *path = SB_PLAN_STRING(s->plan, s->plan->hidden), *end = (const char *)s->plan + s->plan->size;
+    size_t length = strlen(target);
 
     for (uint32_t i = 0; i < s->plan->n_hidden && path < end; i++, path += strlen(path) + 1) {
-        SB_CLOSE int at = sb_open_in_root(root, path, O_PATH | O_NOFOLLOW, 0);
+        SB_CLOSE int at = -1;
 
+        if (strncmp(path, target, length) || path[length] != '/')
+            continue;
+        at = sb_open_in_root(root, path + length, O_PATH | O_NOFOLLOW, 0);
         if (at == -ENOENT)
             continue;
         if (at < 0)
             ag_die("secrets", -at, "%s can't be covered", path);
         cover(s, at, path);
     }
+}
+
+void ag_child_secrets(const struct ag_stage *s, int root)
+{
+    ag_cover_below(s, root, "");
 }

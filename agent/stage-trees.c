@@ -79,6 +79,25 @@ static int open_source(const struct ag_stage *s, const char *path)
     return SB_TAKE_FD(at);
 }
 
+void ag_stage_open_tree(struct ag_stage *s, uint32_t i, const char *upper)
+{
+    const struct sb_plan_mount *m = &s->plan->mounts[i];
+    const char *source = SB_PLAN_STRING(s->plan, m->source);
+
+    s->mounts[i] = -1;
+    if (m->type == SB_PLAN_MOUNT_TMPFS)
+        return;
+    if (m->type == SB_PLAN_MOUNT_OVERLAY)
+        s->uppers[i] = ag_clone_tree(SB_FD_ROOT, upper, "the layer");
+    if (m->flags & SB_PLAN_MOUNT_BELOW_ROOT) {
+        s->mounts[i] = ag_clone_tree(SB_FD_ROOT, source, "mount source");
+    } else {
+        SB_CLOSE int fd = open_source(s, source);
+
+        s->mounts[i] = ag_clone_tree(fd, "", source);
+    }
+}
+
 void ag_stage_open_trees(struct ag_stage *s)
 {
     const struct sb_plan *plan = s->plan;
@@ -88,23 +107,8 @@ void ag_stage_open_trees(struct ag_stage *s)
     s->rw = ag_clone_tree(SB_FD_ROOT, path, "the upper folder");
     for (uint32_t i = 0; i < plan->n_layers; i++)
         s->layers[i] = ag_clone_tree(SB_FD_ROOT, SB_PLAN_STRING(plan, plan->layers[i]), "layer");
-    for (uint32_t i = 0; i < plan->n_mounts; i++) {
-        const struct sb_plan_mount *m = &plan->mounts[i];
-        const char *source = SB_PLAN_STRING(plan, m->source);
-
-        s->mounts[i] = -1;
-        if (m->type == SB_PLAN_MOUNT_TMPFS)
-            continue;
-        if (m->type == SB_PLAN_MOUNT_OVERLAY)
-            s->uppers[i] = ag_clone_tree(SB_FD_ROOT, SB_PLAN_STRING(plan, m->upper), "the layer");
-        if (m->flags & SB_PLAN_MOUNT_BELOW_ROOT) {
-            s->mounts[i] = ag_clone_tree(SB_FD_ROOT, source, "mount source");
-        } else {
-            SB_CLOSE int fd = open_source(s, source);
-
-            s->mounts[i] = ag_clone_tree(fd, "", source);
-        }
-    }
+    for (uint32_t i = 0; i < plan->n_mounts; i++)
+        ag_stage_open_tree(s, i, SB_PLAN_STRING(plan, plan->mounts[i].upper));
 }
 
 /* 0 or an errno. */
@@ -127,7 +131,7 @@ static AG_NORETURN void cant_set(int sys_errno, int idmap, const char *what)
            what);
 }
 
-static void set_mount(struct ag_stage *s, uint32_t i)
+void ag_stage_set_tree(struct ag_stage *s, uint32_t i)
 {
     const struct sb_plan_mount *m = &s->plan->mounts[i];
     uint64_t attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
@@ -168,5 +172,5 @@ void ag_stage_set_trees(struct ag_stage *s)
     }
     for (uint32_t i = 0; i < plan->n_mounts; i++)
         if (s->mounts[i] >= 0)
-            set_mount(s, i);
+            ag_stage_set_tree(s, i);
 }

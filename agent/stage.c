@@ -64,7 +64,7 @@ static void check_string(const struct sb_plan *plan, uint32_t offset)
         ag_die("plan", EBADMSG, "a string lies outside the plan");
 }
 
-static const struct sb_plan *load_plan(void)
+const struct sb_plan *ag_stage_load_plan(void)
 {
     const struct sb_plan *plan;
     struct stat st;
@@ -122,17 +122,43 @@ static void wait_begin(void)
     }
 }
 
+void ag_stage_become_mapped_root(const struct ag_stage *s)
+{
+    if (s->plan->map.privilege == SB_PRIVILEGE_SUBIDS && syscall(SYS_setgroups, 0, NULL) < 0)
+        ag_die("idmap", errno, "the groups can't be dropped");
+    if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+        ag_die("idmap", errno, "the mapped root can't be entered");
+    prctl(PR_SET_DUMPABLE, 1); /* so that our files in /proc are ours: the child's maps are written through them */
+}
+
+/* Mounts can only be cloned from the namespace we are in now: the state root is opened anew and must be the same. */
+void ag_stage_reopen_root(void)
+{
+    char link[32], path[4096];
+    struct stat was, now;
+    ssize_t n;
+    int root;
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", SB_FD_ROOT);
+    n = readlink(link, path, sizeof path - 1);
+    if (n <= 0 || fstat(SB_FD_ROOT, &was) < 0)
+        ag_die("root", errno, "the state root can't be named");
+    path[n] = 0;
+    root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0 || fstat(root, &now) < 0 || was.st_dev != now.st_dev || was.st_ino != now.st_ino ||
+        dup3(root, SB_FD_ROOT, O_CLOEXEC) < 0)
+        ag_die("root", errno ? errno : ESTALE, "the state root moved");
+    sb_close(root);
+}
+
 /* For an ordinary user: a user namespace in which this process may clone mounts, write the child's maps, and nothing more. The maps
  * are written from outside of it, by a child that stayed behind. */
 static void enter_outer(struct ag_stage *s)
 {
     const struct sb_idmap *map = &s->plan->map;
     int pipes[2], status = 0;
-    char link[32], path[4096], byte = 0;
-    struct stat was, now;
-    ssize_t n;
+    char byte = 0;
     pid_t helper;
-    int root;
 
     if (pipe2(pipes, O_CLOEXEC) < 0)
         ag_die("userns", errno, "no pipe");
@@ -158,27 +184,13 @@ static void enter_outer(struct ag_stage *s)
         _exit(1); /* it has said why */
     sb_close(pipes[0]);
     sb_close(pipes[1]);
-    if (map->privilege == SB_PRIVILEGE_SUBIDS && syscall(SYS_setgroups, 0, NULL) < 0)
-        ag_die("idmap", errno, "the groups can't be dropped");
-    if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
-        ag_die("idmap", errno, "the mapped root can't be entered");
-    prctl(PR_SET_DUMPABLE, 1); /* so that our files in /proc are ours: the child's maps are written through them */
-    /* mounts can only be cloned from the namespace we are in now: the state root is opened anew and must be the same */
-    snprintf(link, sizeof link, "/proc/self/fd/%d", SB_FD_ROOT);
-    n = readlink(link, path, sizeof path - 1);
-    if (n <= 0 || fstat(SB_FD_ROOT, &was) < 0)
-        ag_die("root", errno, "the state root can't be named");
-    path[n] = 0;
-    root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (root < 0 || fstat(root, &now) < 0 || was.st_dev != now.st_dev || was.st_ino != now.st_ino ||
-        dup3(root, SB_FD_ROOT, O_CLOEXEC) < 0)
-        ag_die("root", errno ? errno : ESTALE, "the state root moved");
-    sb_close(root);
+    ag_stage_become_mapped_root(s);
+    ag_stage_reopen_root();
 }
 
 /* The kernel makes no user namespace for a process in a chroot. Entering our own mount namespace anew puts us at its real root,
  * which is all the same to us: nothing after this needs the machine's paths, the trees that go inside are held by descriptor. */
-static void leave_chroot(struct ag_stage *s)
+void ag_stage_leave_chroot(struct ag_stage *s)
 {
     SB_CLOSE int fd = openat(s->proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
 
@@ -228,7 +240,7 @@ static void clone_child(struct ag_stage *s)
 }
 
 /* The sandbox's user namespace: for root the sandbox's range, for a user the outer namespace's ids, one to one. */
-static void make_inside(struct ag_stage *s)
+void ag_stage_make_inside(struct ag_stage *s)
 {
     s->inner = s->plan->map;
     if (s->inner.privilege != SB_PRIVILEGE_ROOT) {
@@ -255,9 +267,16 @@ static void give_pipes(const struct ag_stage *s)
             ag_die("log", errno, "the log's pipes can't be owned");
 }
 
+void ag_stage_open_proc(struct ag_stage *s)
+{
+    s->proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (s->proc < 0 || !ag_is_procfs(s->proc))
+        ag_die("proc", s->proc < 0 ? errno : ENODEV, "/proc is not a procfs");
+}
+
 int ag_stage_main(int argc, char **argv)
 {
-    struct ag_stage s = { .proc = -1 };
+    struct ag_stage s = { .proc = -1, .outer = -1 };
     int cgroups[SB_PLAN_MAX_CGROUPS];
 
     (void)argc;
@@ -270,10 +289,8 @@ int ag_stage_main(int argc, char **argv)
     for (int signal = 32; signal <= 33; signal++)
         syscall(SYS_rt_sigaction, signal, &(unsigned long[4]){ 0 }, NULL, 8);
     wait_begin();
-    s.plan = load_plan();
-    s.proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (s.proc < 0 || !ag_is_procfs(s.proc))
-        ag_die("proc", s.proc < 0 ? errno : ENODEV, "/proc is not a procfs");
+    s.plan = ag_stage_load_plan();
+    ag_stage_open_proc(&s);
     if (s.plan->map.privilege == SB_PRIVILEGE_ROOT)
         prctl(PR_SET_DUMPABLE, 0);
     else
@@ -286,7 +303,7 @@ int ag_stage_main(int argc, char **argv)
     }
     ag_stage_open_trees(&s);
     ag_stage_open_devices(&s);
-    leave_chroot(&s);
+    ag_stage_leave_chroot(&s);
     for (uint32_t i = 0; i < s.plan->n_cgroups; i++) {
         int r = sb_write_all(cgroups[i], "0", 1);
 
@@ -295,7 +312,7 @@ int ag_stage_main(int argc, char **argv)
         sb_close(cgroups[i]);
     }
     give_pipes(&s);
-    make_inside(&s);
+    ag_stage_make_inside(&s);
     ag_stage_set_trees(&s);
     ag_stage_make_dev(&s);
     give_cgroups(&s);

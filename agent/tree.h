@@ -96,6 +96,7 @@ struct au_pack {
                             * the kernel's own file systems; devices are refused. Else: the same bytes for the same content */
     int one_owner;         /* everything belongs to 0:0 */
     int64_t own_uid, own_gid; /* become 0; -1: none does */
+    const struct sb_idmap *range; /* ids are those of this range of the machine's; NULL: they are as they are seen */
     dev_t dest_dev;        /* a folder that is left out, should it lie in the source */
     ino_t dest_ino;
     int64_t max_bytes, max_entries; /* -1: any */

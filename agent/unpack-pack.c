@@ -162,8 +162,10 @@ static void add_xattrs(struct au_packing *pack, int fd)
     }
 }
 
-static int64_t id(const struct au_packing *pack, uint32_t seen, int64_t own)
+static int64_t id(const struct au_packing *pack, uint32_t seen, int64_t own, uint32_t start)
 {
+    if (pack->how->range)
+        return seen - start < pack->how->range->count ? seen - start : 65534;
     return pack->how->one_owner || seen == own ? 0 : (int64_t)seen;
 }
 
@@ -198,6 +200,7 @@ static void count_entry(struct au_packing *pack, int64_t size)
 /* The header of an entry. `map_size`: as a file with holes it has so many bytes of map and data. */
 void au_pack_entry(struct au_packing *pack, const struct stat *st, char type, const char *link, int fd, int64_t map_size)
 {
+    const struct sb_idmap *range = pack->how->range;
     struct ustar header = { .type = type }, extended = { .type = 'x', .name = "PaxHeader" };
     int64_t size = map_size >= 0 ? map_size : type == '0' ? st->st_size : 0;
     char time[48];
@@ -219,8 +222,8 @@ void au_pack_entry(struct au_packing *pack, const struct stat *st, char type, co
     if (link)
         text(pack, header.link, "linkpath", link);
     octal(header.mode, sizeof header.mode, st->st_mode & 07777);
-    number(pack, header.uid, sizeof header.uid, "uid", id(pack, st->st_uid, pack->how->own_uid));
-    number(pack, header.gid, sizeof header.gid, "gid", id(pack, st->st_gid, pack->how->own_gid));
+    number(pack, header.uid, sizeof header.uid, "uid", id(pack, st->st_uid, pack->how->own_uid, range ? range->uid_start : 0));
+    number(pack, header.gid, sizeof header.gid, "gid", id(pack, st->st_gid, pack->how->own_gid, range ? range->gid_start : 0));
     number(pack, header.size, sizeof header.size, "size", size);
     octal(header.mtime, sizeof header.mtime, st->st_mtim.tv_sec < 0 ? 0 : st->st_mtim.tv_sec & 077777777777);
     if (st->st_mtim.tv_nsec || st->st_mtim.tv_sec < 0 || st->st_mtim.tv_sec > 077777777777)
@@ -500,9 +503,21 @@ static void put_folder(struct au_packing *pack, int fd, size_t length, int depth
     pack->path[length] = 0;
 }
 
-void au_pack(const struct au_pack *how)
+void au_pack_child(struct au_packing *pack, int dir, const char *name)
+{
+    put_child(pack, dir, name, 0);
+}
+
+void au_pack_end(struct au_packing *pack)
 {
     static const char end[2 * TAR_BLOCK];
+
+    au_pack_put(pack, end, sizeof end);
+    flush(pack);
+}
+
+void au_pack(const struct au_pack *how)
+{
     struct au_packing *pack = calloc(1, sizeof *pack);
     size_t length = strlen(how->top);
 
@@ -519,6 +534,5 @@ void au_pack(const struct au_pack *how)
         pack->path[length++] = '/';
         put_folder(pack, how->source, length, 0);
     }
-    au_pack_put(pack, end, sizeof end);
-    flush(pack);
+    au_pack_end(pack);
 }

@@ -9,6 +9,7 @@
 #include <linux/magic.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -135,12 +136,11 @@ int ag_userns_map(int proc, pid_t pid, const struct sb_idmap *map)
     }
 }
 
-/* Ends with its maker, even if that is killed. */
-static int hold(void *unused)
+/* Ends with its maker, whose pid it is given, even if that is killed. Who takes in orphans need not be pid 1. */
+static int hold(void *maker)
 {
-    (void)unused;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (syscall(SYS_getppid) == 1 && syscall(SYS_getpid) != 1)
+    if (syscall(SYS_getppid) != (intptr_t)maker)
         _exit(1);
     for (;;)
         pause();
@@ -175,6 +175,7 @@ static int limit_processes(const struct sb_idmap *map, uint64_t most)
  * stands at the real root; we can't, as long as paths are to be opened. */
 static pid_t fork_holder(int proc, const struct sb_idmap *map, uint64_t nproc_max)
 {
+    const pid_t maker = getpid();
     int ready[2];
     char byte = 0;
     pid_t pid;
@@ -187,7 +188,7 @@ static pid_t fork_holder(int proc, const struct sb_idmap *map, uint64_t nproc_ma
 
         if (fd >= 0 && setns(fd, CLONE_NEWNS) == 0 && limit_processes(map, nproc_max) == 0 && unshare(CLONE_NEWUSER) == 0 &&
             write(ready[1], &byte, 1) == 1)
-            hold(NULL);
+            hold((void *)(intptr_t)maker);
         _exit(errno == ENOSPC ? 2 : 1);
     }
     sb_close(ready[1]);
@@ -223,7 +224,7 @@ static pid_t start_holder(int proc, const struct sb_idmap *map, uint64_t nproc_m
     pid_t pid = -1;
 
     if (!nproc_max)
-        pid = clone(hold, stack + sizeof stack, CLONE_NEWUSER | CLONE_VM | SIGCHLD, NULL);
+        pid = clone(hold, stack + sizeof stack, CLONE_NEWUSER | CLONE_VM | SIGCHLD, (void *)(intptr_t)getpid());
     if (pid < 0 && (nproc_max || errno == EPERM))
         pid = fork_holder(proc, map, nproc_max);
     return pid;

@@ -4,6 +4,8 @@
 #include "options.h"
 #include "rules.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <json.h>
 #include <string.h>
 
@@ -155,6 +157,50 @@ int sandbox_mount_diff(struct sandbox *sandbox, const char *target, const struct
         r = sb_op_run(op, timeout_ms, &failure);
     if (!r)
         r = sandbox_op_take_diff(op, ret_diff, &failure);
+    sandbox_op_unref(op);
+    return sb_leave(r, &failure, error, "diff", sandbox ? sandbox->host : NULL);
+}
+
+static int tar_begin(struct sandbox *sandbox, const char *target, int fd, struct sandbox_op **ret_op, struct sandbox_error **error)
+{
+    const struct sb_driver_ops *ops;
+    struct sb_op *op;
+    int r = check(sandbox, target, ret_op, "ret_op", error);
+
+    if (r)
+        return r;
+    if (fcntl(fd, F_GETFD) < 0)
+        return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .sys_errno = errno, .field = "fd"), "fd is no open descriptor");
+    ops = sandbox->host->driver->ops;
+    if (!ops->mount_tar)
+        return sb_fail_slot(error, sandbox->host, "mount tar", NULL);
+    r = ops->mount_tar(sandbox->host->driver, sandbox->id, target, fd, &op, error);
+    return r ? r : sb_op_new(op, sandbox->host, NULL, "diff", ops->name, ret_op, error);
+}
+
+int sandbox_mount_tar_begin(struct sandbox *sandbox, const char *target, int fd, struct sandbox_op **ret_op, struct sandbox_error **error)
+{
+    struct sandbox_error *failure = NULL;
+
+    return sb_leave(tar_begin(sandbox, target, fd, ret_op, &failure), &failure, error, "diff", sandbox ? sandbox->host : NULL);
+}
+
+int sandbox_mount_tar(struct sandbox *sandbox, const char *target, int fd, int64_t timeout_ms, int *ret_truncated, struct sandbox_error **error)
+{
+    struct sandbox_error *failure = NULL;
+    struct sandbox_diff *diff = NULL;
+    struct sandbox_op *op = NULL;
+    int r = sb_check_timeout(timeout_ms, "timeout_ms", &failure);
+
+    if (!r)
+        r = tar_begin(sandbox, target, fd, &op, &failure);
+    if (!r)
+        r = sb_op_run(op, timeout_ms, &failure);
+    if (!r)
+        r = sandbox_op_take_diff(op, &diff, &failure);
+    if (!r && ret_truncated)
+        *ret_truncated = sandbox_diff_get_truncated(diff);
+    sandbox_diff_unref(diff);
     sandbox_op_unref(op);
     return sb_leave(r, &failure, error, "diff", sandbox ? sandbox->host : NULL);
 }

@@ -212,6 +212,8 @@ struct sb_driver_ops {
     /* Of the overlay mount at a target. */
     int (*mount_diff)(struct sb_driver *driver, const char *id, const char *target, int64_t max_entries, struct sb_op **ret_op,
                       struct sandbox_error **error);
+    /* What a diff lists as a tar (an OCI layer's form) onto a descriptor, which is borrowed for the call. The document as above, without entries. */
+    int (*mount_tar)(struct sb_driver *driver, const char *id, const char *target, int fd, struct sb_op **ret_op, struct sandbox_error **error);
     int (*mount_usage)(struct sb_driver *driver, const char *id, const char *target, struct sb_op **ret_op, struct sandbox_error **error);
     int (*mount_reset)(struct sb_driver *driver, const char *id, const char *target, struct sb_op **ret_op, struct sandbox_error **error);
     int (*volume_create)(struct sb_driver *driver, const char *name, struct sandbox_error **error);

@@ -112,6 +112,7 @@ static const struct sb_driver_ops driver_ops = {
     .image_remove = image_remove,
     .secrets_scan = sb_engine_secrets_scan,
     .mount_diff = sb_engine_mount_diff,
+    .mount_tar = sb_engine_mount_tar,
     .mount_usage = sb_engine_mount_usage,
     .mount_reset = sb_engine_mount_reset,
     .volume_create = sb_engine_volume_create,

@@ -257,6 +257,8 @@ int sb_engine_secrets_scan(struct sb_driver *driver, const char *folder, char *c
                            struct sandbox_error **error);
 int sb_engine_mount_diff(struct sb_driver *driver, const char *id, const char *target, int64_t most, struct sb_op **ret_op,
                          struct sandbox_error **error);
+int sb_engine_mount_tar(struct sb_driver *driver, const char *id, const char *target, int fd, struct sb_op **ret_op,
+                        struct sandbox_error **error);
 int sb_engine_mount_usage(struct sb_driver *driver, const char *id, const char *target, struct sb_op **ret_op, struct sandbox_error **error);
 int sb_engine_mount_reset(struct sb_driver *driver, const char *id, const char *target, struct sb_op **ret_op, struct sandbox_error **error);
 int sb_engine_volume_create(struct sb_driver *driver, const char *name, struct sandbox_error **error);

@@ -245,7 +245,7 @@ int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct s
     if (!r)
         r = sb_secrets_check(engine, record, error);
     if (!r)
-        r = sb_overlays_make(record, error);
+        r = sb_overlays_make(engine, record, error);
     if (!r)
         r = bind_socket(record, early.listen, error);
     if (!r && report >= 0 && sb_scope_await(&engine->cgroups, record->id, report, error))

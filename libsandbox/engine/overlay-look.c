@@ -57,6 +57,20 @@ static int add_entry(struct layer_op *l, const struct sb_layer_record *r, const 
     return 0;
 }
 
+/* The message is made by our own program, of names that somebody inside chose. */
+static int tar_failed(const struct sb_layer_record *r, const char *text, struct sandbox_error **error)
+{
+    char message[800];
+    size_t n = r->size - sizeof *r;
+
+    if (r->entries > SANDBOX_EINVALID || r->entries < -64 || r->bytes < 0 || r->bytes > 4095)
+        return broken(error);
+    n = n < sizeof message ? n : sizeof message - 1;
+    memcpy(message, text, n);
+    message[n] = 0;
+    return sb_fail(error, SB_ARGS((int)r->entries, .sys_errno = (int)r->bytes, .phase = "layer"), "%s", message);
+}
+
 static int take(struct layer_op *l, const struct sb_layer_record *r, const char *path, struct sandbox_error **error)
 {
     switch (r->kind) {
@@ -72,6 +86,8 @@ static int take(struct layer_op *l, const struct sb_layer_record *r, const char 
         l->end = *r;
         return 0;
     case SB_LAYER_FAILED:
+        if (r->entries)
+            return tar_failed(r, path, error);
         return sb_fail_errno(error, (int)r->bytes, "layer", "the folder can't be looked at");
     default:
         return broken(error);
@@ -190,7 +206,7 @@ static const struct sb_op_ops layer_ops = { layer_step, layer_cancel, layer_free
 
 static int start(struct sb_engine *engine, const struct sb_look_job *job, int out, int *ret_pidfd, struct sandbox_error **error)
 {
-    const struct sb_idmap *map = &engine->map;
+    const struct sb_idmap *map = job->map ? job->map : &engine->map;
     const uint64_t numbers[] = { map->privilege, map->uid, map->gid, map->uid_start, map->gid_start, map->count, (uint64_t)job->most };
     char name[] = "sandbox-agent", mode[] = "layer", text[SB_ELEMENTS(numbers)][24], *argv[12] = { name, mode, (char *)job->job };
     struct sb_spawn_fd fds[SB_LAYER_FD_END];
@@ -210,6 +226,8 @@ static int start(struct sb_engine *engine, const struct sb_look_job *job, int ou
         fds[SB_LAYER_FD_LOWER].from = job->lower;
     if (job->words >= 0)
         fds[SB_LAYER_FD_WORDS].from = job->words;
+    if (job->data > 0)
+        fds[SB_LAYER_FD_DATA].from = job->data;
     r = sb_engine_program(engine, "sandbox-agent", &program, error);
     if (r)
         return r;

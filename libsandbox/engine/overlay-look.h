@@ -6,8 +6,10 @@
 #include "engine.h"
 
 struct sb_look_job {
-    const char *job;   /* "usage diff scan remove" */
+    const char *job;   /* "usage diff tar scan remove" */
     int place, lower, words; /* borrowed; -1: none */
+    const struct sb_idmap *map; /* of the sandbox whose layer it is; NULL: the caller's */
+    int data;          /* tar: borrowed; 0: none */
     const char *name;  /* remove */
     int64_t most;
 };

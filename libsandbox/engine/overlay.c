@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * See overlay.h. */
 #include "overlay.h"
+#include "overlay-look.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,17 +44,15 @@ static int give(const struct sb_record *record, int fd)
     return fchown(fd, map->uid_start, map->gid_start) < 0 ? -errno : 0;
 }
 
-static int make_one(struct sb_record *record, int all, size_t mount)
+static int make_one(struct sb_record *record, int all, const char *name)
 {
     static const struct {
         const char *name;
         mode_t mode;
     } parts[] = { { "upper", 0755 }, { "work", 0700 } };
     SB_CLOSE int folder = -1;
-    char name[24];
     int r;
 
-    snprintf(name, sizeof name, "%zu", mount);
     folder = sb_open_dir(all, name, 0700);
     if (folder < 0)
         return folder;
@@ -66,22 +65,50 @@ static int make_one(struct sb_record *record, int all, size_t mount)
     return r ? r : give(record, folder);
 }
 
-int sb_overlays_make(struct sb_record *record, struct sandbox_error **error)
+int sb_overlay_throw(struct sb_engine *engine, const struct sb_record *record, const char *name)
 {
-    SB_CLOSE int all = -1;
+    char path[256], trash[SB_ID_SIZE];
+    int r = sb_id_new(trash);
 
-    for (size_t i = 0; i < record->spec->n_mounts; i++) {
-        int r;
-
-        if (record->spec->mounts[i].type != SANDBOX_MOUNT_OVERLAY)
-            continue;
-        if (all < 0)
-            all = sb_open_dir(record->dir, "mounts", 0700);
-        r = all < 0 ? all : make_one(record, all, i);
-        if (r)
-            return sb_fail_errno(error, -r, "overlay", "the layer for %s can't be made", record->spec->mounts[i].target);
-    }
+    if (r)
+        return r;
+    snprintf(path, sizeof path, "sandboxes/%s/mounts/%s", record->id, name);
+    if (faccessat(engine->root, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : -errno;
+    sb_owner_enter(engine, trash); /* whoever opens after our death removes the rest */
+    if (renameat(engine->root, path, engine->trash, trash) < 0)
+        return -errno;
+    sb_look_remove(engine, engine->trash, trash, NULL); /* else the next open of the state root does */
     return 0;
+}
+
+static int make_layer(struct sb_engine *engine, struct sb_record *record, size_t mount, int next, struct sandbox_error **error)
+{
+    char name[24], fresh[32];
+    SB_CLOSE int all = sb_open_dir(record->dir, "mounts", 0700);
+    int r;
+
+    snprintf(name, sizeof name, "%zu", mount);
+    snprintf(fresh, sizeof fresh, "%s%s", name, SB_RESET_SUFFIX);
+    r = all < 0 ? all : sb_overlay_throw(engine, record, fresh); /* of a reset that was cut short */
+    if (!r)
+        r = make_one(record, all, next ? fresh : name);
+    return r ? sb_fail_errno(error, -r, "overlay", "the layer for %s can't be made", record->spec->mounts[mount].target) : 0;
+}
+
+int sb_overlays_make(struct sb_engine *engine, struct sb_record *record, struct sandbox_error **error)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < record->spec->n_mounts && !r; i++)
+        if (record->spec->mounts[i].type == SANDBOX_MOUNT_OVERLAY)
+            r = make_layer(engine, record, i, 0, error);
+    return r;
+}
+
+int sb_overlay_make_next(struct sb_engine *engine, struct sb_record *record, size_t mount, struct sandbox_error **error)
+{
+    return make_layer(engine, record, mount, 1, error);
 }
 
 void sb_overlays_note(json_t **json, const struct sb_control *message)

@@ -8,7 +8,13 @@
 #include "engine.h"
 
 /* Before a start: makes the layers' folders, with work folders anew. */
-int sb_overlays_make(struct sb_record *record, struct sandbox_error **error);
+int sb_overlays_make(struct sb_engine *engine, struct sb_record *record, struct sandbox_error **error);
+/* A new folder for a layer, beside the one of that mount that there is (SB_RESET_SUFFIX). */
+int sb_overlay_make_next(struct sb_engine *engine, struct sb_record *record, size_t mount, struct sandbox_error **error);
+/* Moves a folder below "mounts" into the trash, where its removal goes on in the background, or at the next open. ENOENT is no fault. 0 or -errno. */
+int sb_overlay_throw(struct sb_engine *engine, const struct sb_record *record, const char *name);
+/* The number of the overlay at a target; of several at one place the last, which is the one that is seen. */
+int sb_overlay_find(const struct sb_record *record, const char *target, size_t *ret, struct sandbox_error **error);
 /* The folder of a mount's layer, below the state root. */
 void sb_overlay_place(const struct sb_record *record, size_t mount, char *path, size_t size);
 /* Takes a SB_CONTROL_OVERLAY into *json, which begins as NULL. */

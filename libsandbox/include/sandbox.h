@@ -1342,6 +1342,18 @@ SANDBOX_API int sandbox_mount_diff(struct sandbox *sandbox, const char *target, 
                                    int64_t timeout_ms, struct sandbox_diff **ret_diff, struct sandbox_error **error);
 SANDBOX_API int sandbox_mount_diff_begin(struct sandbox *sandbox, const char *target, const struct sandbox_diff_options *options,
                                          struct sandbox_op **ret_op, struct sandbox_error **error);
+/**
+ * The same as a tar onto a descriptor, in the form of an OCI layer: what is new or changed, with its content, and for what was removed an
+ * empty file ".wh.NAME". It is made by a confined helper process. Owners are the inside's ids; xattrs are those of "user."; set-id bits are kept: who
+ * unpacks it must not trust them. Left out are sockets, devices, and files whose own names begin with ".wh."; ret_truncated (may be NULL) is
+ * 1 then. EBUSY: a file shrank while it was read; EIO: the reader is gone. What was written before stays. The descriptor is duplicated,
+ * and stays the caller's. Since 0.1.
+ */
+SANDBOX_API int sandbox_mount_tar(struct sandbox *sandbox, const char *target, int fd, int64_t timeout_ms, int *ret_truncated,
+                                  struct sandbox_error **error);
+/** As an operation; what it leaves out is then told by sandbox_op_take_diff(), whose diff has no entries. Since 0.1. */
+SANDBOX_API int sandbox_mount_tar_begin(struct sandbox *sandbox, const char *target, int fd, struct sandbox_op **ret_op,
+                                        struct sandbox_error **error);
 /** The result of a diff; once, after it succeeded. The caller owns it. Since 0.1. */
 SANDBOX_API int sandbox_op_take_diff(struct sandbox_op *op, struct sandbox_diff **ret_diff, struct sandbox_error **error);
 SANDBOX_API struct sandbox_diff *sandbox_diff_unref(struct sandbox_diff *diff);
@@ -1376,8 +1388,10 @@ SANDBOX_API int sandbox_mount_usage_begin(struct sandbox *sandbox, const char *t
 /** The result of a usage, as often as asked, after it succeeded. Since 0.1. */
 SANDBOX_API int sandbox_op_get_mount_usage(struct sandbox_op *op, struct sandbox_mount_usage *ret_usage, struct sandbox_error **error);
 /**
- * Puts a layer away, so that at the next start the target is as the host's folder is. EBUSY while the sandbox's init lives: a mounted
- * layer can't be taken away. Returns before the old layer is gone from the disk: a helper process removes it. Since 0.1.
+ * Begins anew: the target is as the host's folder is. While the sandbox runs the mount is exchanged, and for a moment there is an empty folder
+ * at its place; EBUSY, naming them, when processes inside have files, folders or maps of it in use, and when another mount lies on it.
+ * Cancelled, or when this process dies, it is done, or it isn't, or (between the two) the place is an empty folder until the next reset or start.
+ * Returns before the old layer is gone from the disk: a helper process removes it. Since 0.1.
  */
 SANDBOX_API int sandbox_mount_reset(struct sandbox *sandbox, const char *target, int64_t timeout_ms, struct sandbox_error **error);
 SANDBOX_API int sandbox_mount_reset_begin(struct sandbox *sandbox, const char *target, struct sandbox_op **ret_op,

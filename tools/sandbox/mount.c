@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef int act_fn(struct tool *tool, struct sandbox *sandbox, const char *target, json_t *output);
 
@@ -97,6 +98,25 @@ static int diff_one(struct tool *tool, struct sandbox *sandbox, const char *targ
     return status;
 }
 
+/* Onto stdout, which has nothing else then. */
+static int tar_one(struct tool *tool, struct sandbox *sandbox, const char *target, json_t *output)
+{
+    struct sandbox_error *error = NULL;
+    struct sandbox_diff *diff = NULL;
+    struct sandbox_op *op = NULL;
+    int status = 0;
+
+    (void)output;
+    if (sandbox_mount_tar_begin(sandbox, target, STDOUT_FILENO, &op, &error) || op_drive(tool, op, NULL, &error) ||
+        sandbox_op_take_diff(op, &diff, &error))
+        status = report_error(tool, error);
+    else if (sandbox_diff_get_truncated(diff))
+        fputs("sandbox: diff: sockets, devices, files named .wh.*, or what is too deep to look into was left out\n", stderr);
+    sandbox_diff_unref(diff);
+    sandbox_op_unref(op);
+    return status;
+}
+
 static int usage_one(struct tool *tool, struct sandbox *sandbox, const char *target, json_t *output)
 {
     struct sandbox_mount_usage usage = SANDBOX_MOUNT_USAGE_INIT;
@@ -127,6 +147,16 @@ static int reset_one(struct tool *tool, struct sandbox *sandbox, const char *tar
     return 0;
 }
 
+static size_t count_overlays(const json_t *document)
+{
+    json_t *mount;
+    size_t i, n = 0;
+
+    json_array_foreach(json_object_get(document, "mounts"), i, mount)
+        n += json_object_get(mount, "overlay") != NULL;
+    return n;
+}
+
 /* The overlays of a sandbox, from what inspect says. */
 static int each_overlay(struct tool *tool, struct sandbox *sandbox, act_fn *act, json_t *output)
 {
@@ -139,6 +169,8 @@ static int each_overlay(struct tool *tool, struct sandbox *sandbox, act_fn *act,
     if (sandbox_inspect(sandbox, &info, &error))
         return report_error(tool, error);
     json = json_loads(sandbox_info_get_json(info), 0, NULL);
+    if (act == tar_one && count_overlays(json) > 1)
+        status = report(tool, SANDBOX_EINVALID, "target", "name a target", "the sandbox has several overlay mounts, and one makes a tar");
     json_array_foreach(json_object_get(json, "mounts"), i, mount)
     {
         const char *target = json_string_value(json_object_get(mount, "target"));
@@ -158,7 +190,7 @@ static int each_overlay(struct tool *tool, struct sandbox *sandbox, act_fn *act,
 static int command(struct tool *tool, const struct arguments *arguments, act_fn *act)
 {
     struct sandbox *sandbox = NULL;
-    json_t *output = tool->json ? json_array() : NULL;
+    json_t *output = tool->json && act != tar_one ? json_array() : NULL;
     int status = tool_open_host(tool);
 
     if (!status)
@@ -178,7 +210,7 @@ static int command(struct tool *tool, const struct arguments *arguments, act_fn 
 
 int command_diff(struct tool *tool, const struct arguments *arguments)
 {
-    return command(tool, arguments, diff_one);
+    return command(tool, arguments, arguments->tar ? tar_one : diff_one);
 }
 
 int command_usage(struct tool *tool, const struct arguments *arguments)

@@ -91,6 +91,7 @@ static const struct option options[] = {
       "with --detach: keep so much of its output, for sandbox attach" },
     { "log-max", "SIZE", NUMBER, AT(log_max), value_size, 8192, "bytes, 8K or more", FOR_CREATE,
       "how much of the daemon's output is kept (default: 16M)" },
+    { "tar", NULL, FLAG, AT(tar), NULL, 0, NULL, FOR_DIFF, "what was written, as a tar on stdout (.wh.NAME: removed)" },
     { "archive", NULL, FLAG, AT(archive), NULL, 0, NULL, FOR_CP, "keep owners, as numbers; also -a" },
     { "follow", NULL, FLAG, AT(follow), NULL, 0, NULL, FOR_LOGS, "go on with what comes, to the daemon's end; also -f" },
     { "tail", "COUNT", NUMBER, AT(tail), value_count, 0, "a whole number", FOR_LOGS, "begin so many lines before the end" },

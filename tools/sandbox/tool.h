@@ -47,6 +47,7 @@ struct arguments {
     int64_t archive; /* cp */
     int64_t pull, plain_http, password_stdin, unnamed, unused; /* images from registries, image gc */
     const char *auth_file, *ca_file, *username;
+    int64_t tar;     /* diff */
     const char **operands; /* NULL-terminated */
     size_t n_operands;
     const char **argv; /* the command to run, NULL-terminated */
@@ -72,6 +73,7 @@ enum {
     FOR_NETWORK = 1u << 26,
     FOR_PULL = 1u << 28,
     FOR_GC = 1u << 29,
+    FOR_DIFF = 1u << 27,
     FOR_ALL = ~0u,
 };
 

@@ -127,6 +127,7 @@ enum sb_request_type {
     SB_REQUEST_ATTACH = 8, /* to the exec with that id (all zero: the daemon): STARTED and, once, EXITED; else FAILED with ENOENT */
     SB_REQUEST_DETACH = 17, /* of an exec: its terminal's outer end comes along, and is read here from now on: DONE */
     SB_REQUEST_TERMINAL_BACK = 18, /* of an exec: DONE with it (code 1: without, it has ended), then `journal` bytes of what it showed */
+    SB_REQUEST_OUTER = 19, /* for a reset: DIALED with what an overlay is mounted on (port: its number in the spec; -1: that mount namespace) */
     SB_REQUEST_WATCH = 9 /* one STATUS, then EVENTs until the connection's end [SB_REQUEST_HISTORY] */
 };
 
@@ -217,6 +218,18 @@ struct sb_watch_event {
     int64_t wall_ms;
     uint8_t exec_id[32];  /* all zero: none, or not known */
 };
+
+/* ---- an overlay's reset (sandbox-agent reset NUMBER, agent/stage-reset.c) ---- */
+enum sb_reset_fd { /* 0, 1, 2 are /dev/null */
+    SB_RESET_FD_PLAN = SB_FD_PLAN,       /* of the sandbox as it would be started now */
+    SB_RESET_FD_CONTROL = SB_FD_CONTROL, /* it says OVERLAY, then READY or FAILED; when it ends, so does the helper */
+    SB_RESET_FD_ROOT = SB_FD_ROOT,
+    SB_RESET_FD_OUTER = 6,  /* what init gave: the mount namespace that the sandbox's is a copy of */
+    SB_RESET_FD_TARGET = 7, /* and in it, what the overlay is mounted on */
+    SB_RESET_FD_END = 8
+};
+/* The folder that the new layer waits in, beside the overlay's own; after a reset it has the old one. */
+#define SB_RESET_SUFFIX ".new"
 
 /* ---- a forward's helper (sandbox-agent forward PORT) ---- */
 enum sb_forward_fd { /* 0, 1, 2 are /dev/null */
