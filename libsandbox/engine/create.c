@@ -324,7 +324,7 @@ int sb_engine_create(struct sb_driver *driver, const struct sandbox_spec *spec, 
     snprintf(c->op.progress.phase, sizeof c->op.progress.phase, "create");
     c->engine = (struct sb_engine *)driver;
     c->record = (struct sb_record)SB_RECORD_INIT;
-    c->launch = (struct sb_launch){ .control = -1, .stage = -1, .init = -1, .epoll = -1 };
+    c->launch = (struct sb_launch)SB_LAUNCH_INIT;
     c->image = (struct sb_image_ref)SB_IMAGE_REF_INIT;
     c->timer = -1;
     c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -21,6 +21,7 @@
 #include "ids.h"
 #include "image.h"
 #include "locks.h"
+#include "scope.h"
 
 /* A process by what can't be reused: valid in one boot. */
 struct sb_identity {
@@ -185,8 +186,16 @@ char *sb_default_workdir(const struct sb_record *record); /* malloc'ed; NULL whe
 char *sb_default_user(const struct sb_record *record);
 
 /* ---- launch.c: from a record to a live init ---- */
+/* What the agent program is started with, before most of it is made: it takes the machine as long to start a program as it takes us to
+ * make the rest. The plan is still empty, the socket without a name; the cgroups come with BEGIN. */
+struct sb_early {
+    int plan, control, listen, log, owner; /* -1: none */
+};
 struct sb_launch {
     struct sb_engine *engine;
+    struct sb_record *record;      /* the caller's, for as long as the launch */
+    struct sb_early early;         /* until BEGIN */
+    struct sb_scope_report report; /* waited for before BEGIN */
     int control, stage, init; /* socket; pidfds: stage is the keeper's where there is one */
     int epoll;
     int kept;                 /* a keeper stands between: init's parent, which lives as long */
@@ -195,7 +204,9 @@ struct sb_launch {
     char id[SB_ID_SIZE];
     json_t *overlays; /* what came of them; NULL: there are none */
 };
-/* Makes cgroups, folders, socket and plan, starts the stage. */
+#define SB_LAUNCH_INIT \
+    { .early = { -1, -1, -1, -1, -1 }, .report = SB_SCOPE_REPORT_INIT, .control = -1, .stage = -1, .init = -1, .epoll = -1 }
+/* Makes folders and socket, starts the stage; then cgroups and plan, at once or, where systemd is asked for a scope, when it has answered. */
 int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct sb_launch *ret, struct sandbox_error **error);
 /* 0: init is ready and waits for sb_launch_commit(); 1: not yet (poll launch->epoll); negative: failed, nothing lives. */
 int sb_launch_step(struct sb_launch *launch, struct sandbox_error **error);

@@ -77,22 +77,16 @@ static int bind_socket(const struct sb_record *record, int fd, struct sandbox_er
     return 0;
 }
 
-/* What the agent program is started with, before most of it is made: it takes the machine as long to start a program as it takes us to
- * make the rest. The plan is still empty, the socket without a name; the cgroups come with BEGIN. */
-struct early {
-    int plan, control, listen, log, owner; /* -1: none */
-};
-
-static void clear_early(struct early *e)
+static void clear_early(struct sb_early *e)
 {
-    sb_close(e->plan);
-    sb_close(e->control);
-    sb_close(e->listen);
-    sb_close(e->log);
-    sb_close(e->owner);
+    e->plan = sb_close(e->plan);
+    e->control = sb_close(e->control);
+    e->listen = sb_close(e->listen);
+    e->log = sb_close(e->log);
+    e->owner = sb_close(e->owner);
 }
 
-static int make_early(struct sb_launch *launch, const struct sb_record *record, struct early *e, struct sandbox_error **error)
+static int make_early(struct sb_launch *launch, const struct sb_record *record, struct sb_early *e, struct sandbox_error **error)
 {
     int pair[2];
 
@@ -118,9 +112,9 @@ int sb_launch_is_kept(const struct sb_record *record)
     return record->spec->daemon || record->spec->lifetime == SANDBOX_LIFETIME_DETACHED;
 }
 
-/* ret_report: where systemd is asked for a scope, what to hand to sb_scope_await(); else -1. */
-static int start_program(struct sb_engine *engine, struct sb_launch *launch, const struct sb_record *record, const struct early *e,
-                         int *ret_report, struct sandbox_error **error)
+/* launch->report: there is one where systemd is asked for a scope. */
+static int start_program(struct sb_engine *engine, struct sb_launch *launch, const struct sb_record *record, const struct sb_early *e,
+                         struct sandbox_error **error)
 {
     static char name[] = "sandbox-agent", stage[] = "stage", keeper[] = "keeper", yes[] = "1", no[] = "0";
     char log_bytes[24];
@@ -145,9 +139,8 @@ static int start_program(struct sb_engine *engine, struct sb_launch *launch, con
         map[SB_FD_LOG].from = e->log;
     if (e->owner >= 0)
         map[SB_FD_OWNER].from = e->owner;
-    *ret_report = -1;
     r = sb_scopes_named(json_object_get(record->json, "cgroups"))
-            ? sb_scope_spawn(engine, record->id, program, launch->kept ? kept : plain, map, ret_report, &pid, &launch->stage)
+            ? sb_scope_spawn(engine, record->id, program, launch->kept ? kept : plain, map, &launch->report, &pid, &launch->stage)
             : sb_spawn_watched(program, launch->kept ? kept : plain, map, SB_FD_STAGE_END, &pid, &launch->stage);
     if (r)
         return sb_fail_errno(error, -r, "stage", "the agent program can't be started");
@@ -169,10 +162,10 @@ static void wait_for(int pidfd)
 }
 
 /* systemd gave no scope: without limits that only a cgroup can enforce it goes on with none, and the record says so. */
-static int go_without_scope(struct sb_engine *engine, struct sb_launch *launch, struct sb_record *record, const struct early *e,
-                            struct sandbox_error **error)
+static int go_without_scope(struct sb_launch *launch, struct sandbox_error **error)
 {
-    int report, r;
+    struct sb_record *record = launch->record;
+    int r;
 
     syscall(SYS_pidfd_send_signal, launch->stage, SIGKILL, NULL, 0);
     wait_for(launch->stage);
@@ -183,7 +176,7 @@ static int go_without_scope(struct sb_engine *engine, struct sb_launch *launch, 
         *error = sandbox_error_unref(*error);
     json_object_set_new(record->json, "cgroups", json_array());
     r = sb_record_write(record, error);
-    return r ? r : start_program(engine, launch, record, e, &report, error);
+    return r ? r : start_program(launch->engine, launch, record, &launch->early, error);
 }
 
 /* BEGIN, with the descriptors in the order of plan.h. */
@@ -223,21 +216,42 @@ static int send_begin(const struct sb_launch *launch, const struct sb_record *re
     return r;
 }
 
+static int watch(const struct sb_launch *launch, int fd, struct sandbox_error **error)
+{
+    struct epoll_event e = { .events = EPOLLIN };
+
+    return epoll_ctl(launch->epoll, EPOLL_CTL_ADD, fd, &e) < 0 ? sb_fail_errno(error, errno, "stage", "the stage can't be watched") : 0;
+}
+
+/* The second half, once it is known where the processes will be. */
+static int go_on(struct sb_launch *launch, struct sandbox_error **error)
+{
+    const struct sb_record *record = launch->record;
+    struct sb_engine *engine = launch->engine;
+    int r = sb_cgroups_make(&engine->cgroups, json_object_get(record->json, "cgroups"), record->id, &record->spec->limits, &record->map, error);
+
+    if (!r)
+        r = sb_plan_write(engine, record, launch->early.plan, error);
+    if (!r)
+        r = send_begin(launch, record, error);
+    clear_early(&launch->early);
+    return r ? r : watch(launch, launch->control, error);
+}
+
 int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct sb_launch *ret, struct sandbox_error **error)
 {
-    struct sb_launch launch = {
-        .engine = engine, .control = -1, .stage = -1, .init = -1, .epoll = -1, .kept = sb_launch_is_kept(record)
-    };
-    struct early early = { -1, -1, -1, -1, -1 };
-    struct epoll_event e = { .events = EPOLLIN };
-    SB_CLOSE int report = -1;
+    struct sb_launch launch = SB_LAUNCH_INIT;
     int r;
 
+    launch.engine = engine;
+    launch.record = record;
+    launch.kept = sb_launch_is_kept(record);
     memcpy(launch.id, record->id, SB_ID_SIZE);
     sb_children_reap(engine);
-    r = make_early(&launch, record, &early, error);
+    launch.epoll = epoll_create1(EPOLL_CLOEXEC);
+    r = launch.epoll < 0 ? sb_fail_errno(error, errno, "stage", "no descriptor") : make_early(&launch, record, &launch.early, error);
     if (!r)
-        r = start_program(engine, &launch, record, &early, &report, error);
+        r = start_program(engine, &launch, record, &launch.early, error);
     if (!r)
         r = make_upper(record, error);
     if (!r)
@@ -247,28 +261,30 @@ int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct s
     if (!r)
         r = sb_overlays_make(engine, record, error);
     if (!r)
-        r = bind_socket(record, early.listen, error);
-    if (!r && report >= 0 && sb_scope_await(&engine->cgroups, record->id, report, error))
-        r = go_without_scope(engine, &launch, record, &early, error);
-    if (!r)
-        r = sb_cgroups_make(&engine->cgroups, json_object_get(record->json, "cgroups"), record->id, &record->spec->limits, &record->map,
-                            error);
-    if (!r)
-        r = sb_plan_write(engine, record, early.plan, error);
-    if (!r)
-        r = send_begin(&launch, record, error);
-    clear_early(&early);
-    if (!r) {
-        launch.epoll = epoll_create1(EPOLL_CLOEXEC);
-        if (launch.epoll < 0 || epoll_ctl(launch.epoll, EPOLL_CTL_ADD, launch.control, &e) < 0)
-            r = sb_fail_errno(error, errno, "stage", "the stage can't be watched");
-    }
+        r = bind_socket(record, launch.early.listen, error);
+    if (!r && launch.report.fd < 0)
+        r = go_on(&launch, error);
+    else if (!r && !(r = watch(&launch, launch.report.fd, error)))
+        r = watch(&launch, launch.report.timer, error);
     if (r) {
         sb_launch_clear(&launch);
         return r;
     }
     *ret = launch;
     return 0;
+}
+
+/* systemd's answer. 1: not yet. */
+static int step_scope(struct sb_launch *launch, struct sandbox_error **error)
+{
+    int r = sb_scope_step(&launch->engine->cgroups, launch->id, &launch->report, error);
+
+    if (r == 1)
+        return 1;
+    sb_scope_report_clear(&launch->report);
+    if (r)
+        r = go_without_scope(launch, error);
+    return r ? r : go_on(launch, error);
 }
 
 /* What to do about a failure of the stage: the first row whose phase and errno (0: any) are those of the message. */
@@ -354,8 +370,10 @@ static int receive(struct sb_launch *launch, struct sb_control *message, int *re
 int sb_launch_step(struct sb_launch *launch, struct sandbox_error **error)
 {
     struct sb_control message;
-    int fd, r;
+    int fd, r = launch->report.fd >= 0 ? step_scope(launch, error) : 0;
 
+    if (r)
+        return r;
     for (;;) {
         r = receive(launch, &message, &fd);
         if (r == 1)
@@ -440,6 +458,10 @@ static void drain(struct sb_launch *launch)
 
 void sb_launch_clear(struct sb_launch *launch)
 {
+    clear_early(&launch->early);
+    if (launch->report.fd >= 0) /* it asks systemd, and hears nobody else */
+        syscall(SYS_pidfd_send_signal, launch->stage, SIGKILL, NULL, 0);
+    sb_scope_report_clear(&launch->report);
     if (launch->control >= 0 && launch->stage >= 0) {
         launch->ready = 0;
         shutdown(launch->control, SHUT_WR); /* ends a stage or an init that was not committed; they may still speak */

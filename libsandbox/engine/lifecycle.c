@@ -555,7 +555,7 @@ static int change_begin(struct sb_driver *driver, enum what what, const char *ph
                           .link = -1,
                           .init = -1,
                           .keeper = -1,
-                          .launch = { .control = -1, .stage = -1, .init = -1, .epoll = -1 } };
+                          .launch = SB_LAUNCH_INIT };
     c->op.ops = &change_ops;
     c->op.progress = (struct sandbox_progress)SANDBOX_PROGRESS_INIT;
     snprintf(c->op.progress.phase, sizeof c->op.progress.phase, "%s", phase);

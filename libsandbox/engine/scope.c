@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,10 +26,9 @@
 #include <errors.h>
 #include <fs.h>
 #include <process.h>
-#include <scope-plan.h>
 
 #define MOUNT "/sys/fs/cgroup" /* systemd's, always */
-enum { REPORT_MS = 10000, RETRY_MS = 30000, GONE_MS = 2000 };
+enum { REPORT_SECONDS = 10, RETRY_MS = 30000, GONE_MS = 2000 };
 
 static int is_socket_of(const char *path, uid_t uid)
 {
@@ -106,12 +106,14 @@ int sb_scopes_named(const json_t *folders)
 }
 
 int sb_scope_spawn(struct sb_engine *engine, const char *id, int agent, char *const agent_argv[], const struct sb_spawn_fd *fds,
-                   int *ret_report, pid_t *ret_pid, int *ret_pidfd)
+                   struct sb_scope_report *ret_report, pid_t *ret_pid, int *ret_pidfd)
 {
     char bus[96] = "unix:path=", unit[SB_ID_SIZE + 32];
     struct sb_spawn_fd map[SB_SCOPE_FD_END];
     char *argv[16] = { (char[]){ "sandbox-scope" }, bus, unit, geteuid() == 0 ? (char[]){ "system.slice" } : (char[]){ "app.slice" },
                        (char[]){ MOUNT } };
+    const struct itimerspec patience = { .it_value.tv_sec = REPORT_SECONDS };
+    struct sb_scope_report report = SB_SCOPE_REPORT_INIT;
     int program, pipes[2], r = sb_engine_program(engine, "sandbox-scope", &program, NULL);
     size_t n = 5;
 
@@ -121,49 +123,61 @@ int sb_scope_spawn(struct sb_engine *engine, const char *id, int agent, char *co
     snprintf(unit, sizeof unit, "libsandbox-%s.scope", id);
     for (size_t i = 0; agent_argv[i] && n < SB_ELEMENTS(argv) - 1; i++)
         argv[n++] = agent_argv[i];
-    if (pipe2(pipes, O_CLOEXEC) < 0)
-        return -errno;
+    report.timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (report.timer < 0 || timerfd_settime(report.timer, 0, &patience, NULL) < 0 || pipe2(pipes, O_CLOEXEC) < 0) {
+        r = -errno;
+        sb_scope_report_clear(&report);
+        return r;
+    }
+    report.fd = pipes[0];
+    fcntl(report.fd, F_SETFL, O_NONBLOCK); /* its description is ours alone */
     memcpy(map, fds, SB_FD_STAGE_END * sizeof *fds);
     map[SB_SCOPE_FD_AGENT] = (struct sb_spawn_fd){ .from = agent, .to = SB_SCOPE_FD_AGENT };
     map[SB_SCOPE_FD_REPORT] = (struct sb_spawn_fd){ .from = pipes[1], .to = SB_SCOPE_FD_REPORT };
     r = sb_spawn_watched(program, argv, map, SB_SCOPE_FD_END, ret_pid, ret_pidfd);
     sb_close(pipes[1]);
     if (r) {
-        sb_close(pipes[0]);
+        sb_scope_report_clear(&report);
         return r;
     }
-    *ret_report = pipes[0];
+    *ret_report = report;
     return 0;
 }
 
-/* The whole report: the pipe's end is closed by the helper's execve, or by its end. */
-static int read_report(int fd, char *text, size_t size)
+void sb_scope_report_clear(struct sb_scope_report *report)
 {
-    int64_t until = sb_deadline(REPORT_MS);
-    size_t n = 0;
+    report->fd = sb_close(report->fd);
+    report->timer = sb_close(report->timer);
+}
 
-    while (n < size - 1) {
-        struct pollfd p = { .fd = fd, .events = POLLIN };
-        ssize_t got;
+/* The whole report: the pipe's end is closed by the helper's execve, or by its end. 1: not yet. */
+static int read_report(struct sb_scope_report *report)
+{
+    struct pollfd timer = { .fd = report->timer, .events = POLLIN };
 
-        if (SB_RETRY(poll(&p, 1, sb_left_ms(until))) == 0)
-            return -ETIMEDOUT;
-        got = SB_RETRY(read(fd, text + n, size - 1 - n));
+    while (report->n < sizeof report->text - 1) {
+        ssize_t got = SB_RETRY(read(report->fd, report->text + report->n, sizeof report->text - 1 - report->n));
+
+        if (got < 0 && errno == EAGAIN)
+            return poll(&timer, 1, 0) > 0 ? -ETIMEDOUT : 1;
         if (got < 0)
             return -errno;
         if (got == 0)
             break;
-        n += (size_t)got;
+        report->n += (size_t)got;
     }
-    text[n] = 0;
-    return n ? 0 : -ENOEXEC; /* it said nothing: its libraries are not here */
+    report->text[report->n] = 0;
+    return report->n ? 0 : -ENOEXEC; /* it said nothing: its libraries are not here */
 }
 
-int sb_scope_await(struct sb_cgroups *cgroups, const char *id, int report, struct sandbox_error **error)
+int sb_scope_step(struct sb_cgroups *cgroups, const char *id, struct sb_scope_report *report, struct sandbox_error **error)
 {
-    char text[SB_SCOPE_REPORT_MAX + 1], path[4200], unit[SB_ID_SIZE + 32];
-    int r = read_report(report, text, sizeof text);
+    char path[4200], unit[SB_ID_SIZE + 32];
+    const char *text = report->text;
+    int r = read_report(report);
 
+    if (r == 1)
+        return 1;
     if (!r && !strncmp(text, "0 ", 2)) {
         snprintf(unit, sizeof unit, "/libsandbox-%s.scope", id);
         snprintf(path, sizeof path, MOUNT "%s", text + 2);

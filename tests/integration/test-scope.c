@@ -4,11 +4,15 @@
 #include "box.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static struct sandbox_host *host;
@@ -156,20 +160,28 @@ static void copy_program(const char *from, const char *folder, const char *name)
     free(bytes);
 }
 
-START_TEST(scope_refused)
+/* Valid as long as the test. */
+static struct sandbox_host_options options_with(const char *scope_program)
 {
     struct sandbox_host_options options = SANDBOX_HOST_OPTIONS_INIT;
-    struct sandbox_spec *spec;
-    struct sandbox_host *other = NULL;
-    char folder[600];
+    static char folder[600];
 
     snprintf(folder, sizeof folder, "%s/programs", sbtest_dir());
     ck_assert_int_eq(mkdir(folder, 0755), 0);
     copy_program(getenv("SBTEST_AGENT"), folder, "sandbox-agent");
     copy_program(getenv("SBTEST_UNPACK"), folder, "sandbox-unpack");
-    copy_program("/bin/true", folder, "sandbox-scope");
+    copy_program(scope_program, folder, "sandbox-scope");
     options.state_root = box_root();
     options.agent_dir = folder;
+    return options;
+}
+
+START_TEST(scope_refused)
+{
+    struct sandbox_host_options options = options_with("/bin/true");
+    struct sandbox_spec *spec;
+    struct sandbox_host *other = NULL;
+
     sbtest_ok(sandbox_host_open("local:", &options, 20000, &other, &error), &error);
     for (int round = 0; round < 2; round++) { /* asked in vain; not asked any more */
         sandbox = box_start(other, NULL);
@@ -199,6 +211,83 @@ START_TEST(scope_refused)
 }
 END_TEST
 
+/* A machine of systemd's, as far as the library looks: in the test's own mount namespace, and but for who answers on the bus. */
+static const char *const covered[] = { "/proc/1/cgroup", "/sys/fs/cgroup", "/run" };
+
+static void look_like_systemd(void)
+{
+    int claims = open("/run/libsandbox", O_PATH | O_DIRECTORY | O_CLOEXEC); /* stays what it is: ids are claimed there */
+    struct sockaddr_un bus = { .sun_family = AF_UNIX, .sun_path = "/run/dbus/system_bus_socket" };
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char path[600], claims_path[64];
+
+    ck_assert_int_ge(claims, 0);
+    box_write(sbtest_dir(), "group", "0::/init.scope\n");
+    snprintf(path, sizeof path, "%s/group", sbtest_dir());
+    ck_assert_int_eq(mount(path, covered[0], NULL, MS_BIND, NULL), 0);
+    ck_assert_int_eq(mount("none", covered[1], "tmpfs", 0, "mode=755,size=64k"), 0);
+    box_write(covered[1], "cgroup.controllers", "cpu memory pids\n");
+    ck_assert_int_eq(mount("none", covered[2], "tmpfs", 0, "mode=755,size=64k"), 0);
+    ck_assert(!mkdir("/run/libsandbox", 0700) && !mkdir("/run/dbus", 0755) && !mkdir("/run/systemd", 0755) && !mkdir("/run/systemd/system", 0755));
+    snprintf(claims_path, sizeof claims_path, "/proc/self/fd/%d", claims);
+    ck_assert_int_eq(mount(claims_path, "/run/libsandbox", NULL, MS_BIND, NULL), 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&bus, sizeof bus), 0);
+    close(fd);
+    close(claims);
+}
+
+static void look_as_before(void)
+{
+    ck_assert_int_eq(umount("/run/libsandbox"), 0);
+    for (size_t i = 0; i < sizeof covered / sizeof *covered; i++)
+        ck_assert_int_eq(umount(covered[i]), 0);
+}
+
+/* systemd hangs: whoever begins creates doesn't hang with it. Those that are cancelled end at once, the others go on without a scope when their time is
+ * over. */
+START_TEST(scope_stalls)
+{
+    enum { STALLED = 20, CANCELLED = 18 };
+    struct sandbox_host_options options;
+    struct sandbox_spec *spec = box_spec();
+    struct sandbox_op *ops[STALLED];
+    struct sandbox_host *other = NULL;
+    char stall[600];
+    long begun;
+
+    if (geteuid() != 0 || getenv("SBTEST_SCOPES")) {
+        sandbox_spec_unref(spec);
+        sbtest_skip("only root, where there is no systemd, can make it look as if there were");
+    }
+    snprintf(stall, sizeof stall, "%s/stall", getenv("SBTEST_GUESTS"));
+    options = options_with(stall);
+    look_like_systemd();
+    sbtest_ok(sandbox_host_open("local:", &options, 20000, &other, &error), &error);
+    begun = box_now();
+    for (int i = 0; i < STALLED; i++)
+        sbtest_ok(sandbox_create_begin(other, spec, &ops[i], &error), &error);
+    ck_assert_int_lt(box_now() - begun, sbtest_slowly(9000)); /* one alone would wait for ten seconds */
+    for (int i = 0; i < CANCELLED; i++) {
+        sandbox_op_cancel(ops[i]);
+        sbtest_fails(sandbox_op_wait(ops[i], sbtest_slowly(9000), &error), SANDBOX_ECANCELLED, &error);
+        sandbox_op_unref(ops[i]);
+    }
+    for (int i = CANCELLED; i < STALLED; i++) {
+        sbtest_ok(sandbox_op_wait(ops[i], sbtest_slowly(30000), &error), &error);
+        sbtest_ok(sandbox_op_take_sandbox(ops[i], &sandbox, &error), &error);
+        sandbox_op_unref(ops[i]);
+        check_isolation("memory", "impossible");
+        sbtest_ok(sandbox_start(sandbox, 10000, &error), &error);
+        ck_assert_int_eq(box_code(sandbox, NULL, "exit 3"), 3);
+        sbtest_ok(sandbox_delete(sandbox, 20000, &error), &error);
+        sandbox = sandbox_unref(sandbox);
+    }
+    sandbox_host_unref(other);
+    sandbox_spec_unref(spec);
+    look_as_before();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("integration-scope");
@@ -209,6 +298,7 @@ int main(void)
     tcase_add_test(tc, scope_each);
     tcase_add_test(tc, scope_killed);
     tcase_add_test(tc, scope_refused);
+    tcase_add_test(tc, scope_stalls);
     suite_add_tcase(suite, tc);
     return box_main(suite);
 }
