@@ -7,6 +7,7 @@
 #include "forward.h"
 #include "keeper.h"
 #include "layer.h"
+#include "network.h"
 #include "stage.h"
 
 int main(int argc, char **argv)
@@ -19,6 +20,8 @@ int main(int argc, char **argv)
         return ag_keeper_main(argc, argv);
     if (argc >= 2 && !strcmp(argv[1], "forward"))
         return ag_forward_main(argc, argv);
+    if (argc >= 2 && !strcmp(argv[1], "network"))
+        return ag_network_main(argc, argv);
     if (argc >= 2 && !strcmp(argv[1], "layer"))
         return ag_layer_main(argc, argv);
     if (argc >= 2 && !strcmp(argv[1], "reset"))

@@ -64,6 +64,12 @@ void ag_network_enter(struct ag_stage *s)
 
     if (s->plan->network == SB_PLAN_NETWORK_HOST)
         return;
+    if (s->plan->network == SB_PLAN_NETWORK_GIVEN) {
+        if (setns(s->given_net, CLONE_NEWNET) < 0)
+            ag_die("network", errno, "the network can't be entered");
+        s->given_net = sb_close(s->given_net);
+        return;
+    }
     if (SB_RETRY(poll(&p, 1, -1)) < 0 || ag_receive(s->network, &byte, 1, fds, &n) != 1 || n != 1)
         _exit(1); /* it has said why */
     if (setns(fds[0], CLONE_NEWNET) < 0)

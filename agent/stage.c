@@ -101,7 +101,7 @@ const struct sb_plan *ag_stage_load_plan(void)
 }
 
 /* The library sends BEGIN once it holds our pidfd, so that we can't have been reaped, and our pid reused, before. */
-static void wait_begin(void)
+static void wait_begin(struct ag_stage *s)
 {
     static const enum sb_stage_fd numbers[1 + SB_BEGIN_CGROUPS] = { SB_FD_MEMORY, SB_FD_CGROUP_TOP, SB_FD_CGROUP_EXEC, SB_FD_CGROUP_DAEMON };
     const enum sb_stage_fd *number;
@@ -110,9 +110,16 @@ static void wait_begin(void)
     int fds[4];
     size_t n_fds;
 
-    if (SB_RETRY(poll(&p, 1, -1)) < 0 ||
-        ag_receive(SB_FD_CONTROL, &message, sizeof message, fds, &n_fds) != (ssize_t)sizeof message ||
-        message.type != SB_CONTROL_BEGIN)
+    for (;;) {
+        if (SB_RETRY(poll(&p, 1, -1)) < 0 ||
+            ag_receive(SB_FD_CONTROL, &message, sizeof message, fds, &n_fds) != (ssize_t)sizeof message)
+            _exit(1);
+        if (message.type != SB_CONTROL_NETWORK || n_fds != 2 || s->given_net >= 0)
+            break;
+        s->given_net = fds[0];
+        s->given_user = fds[1];
+    }
+    if (message.type != SB_CONTROL_BEGIN)
         _exit(1);
     number = message.pid ? numbers : numbers + 1;
     for (size_t i = 0; i < n_fds && number < numbers + SB_ELEMENTS(numbers); i++) {
@@ -124,11 +131,7 @@ static void wait_begin(void)
 
 void ag_stage_become_mapped_root(const struct ag_stage *s)
 {
-    if (s->plan->map.privilege == SB_PRIVILEGE_SUBIDS && syscall(SYS_setgroups, 0, NULL) < 0)
-        ag_die("idmap", errno, "the groups can't be dropped");
-    if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
-        ag_die("idmap", errno, "the mapped root can't be entered");
-    prctl(PR_SET_DUMPABLE, 1); /* so that our files in /proc are ours: the child's maps are written through them */
+    ag_outer_become_root(&s->plan->map);
 }
 
 /* Mounts can only be cloned from the namespace we are in now: the state root is opened anew and must be the same. */
@@ -151,40 +154,9 @@ void ag_stage_reopen_root(void)
     sb_close(root);
 }
 
-/* For an ordinary user: a user namespace in which this process may clone mounts, write the child's maps, and nothing more. The maps
- * are written from outside of it, by a child that stayed behind. */
 static void enter_outer(struct ag_stage *s)
 {
-    const struct sb_idmap *map = &s->plan->map;
-    int pipes[2], status = 0;
-    char byte = 0;
-    pid_t helper;
-
-    if (pipe2(pipes, O_CLOEXEC) < 0)
-        ag_die("userns", errno, "no pipe");
-    helper = fork();
-    if (helper < 0)
-        ag_die("userns", errno, "no process for the id maps");
-    if (helper == 0) {
-        int r;
-
-        sb_close(pipes[1]);
-        if (SB_RETRY(read(pipes[0], &byte, 1)) != 1)
-            _exit(0);
-        r = ag_userns_map(s->proc, getppid(), map);
-        if (r)
-            ag_die("idmap", -r,
-                   map->privilege == SB_PRIVILEGE_SUBIDS ? "newuidmap or newgidmap refused the ranges of /etc/subuid and subgid"
-                                                         : "the id map was refused");
-        _exit(0);
-    }
-    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
-        ag_die("userns", errno, "this kernel or its policy refuses user namespaces to this user");
-    if (SB_RETRY(write(pipes[1], &byte, 1)) != 1 || SB_RETRY(waitpid(helper, &status, 0)) < 0 || status)
-        _exit(1); /* it has said why */
-    sb_close(pipes[0]);
-    sb_close(pipes[1]);
-    ag_stage_become_mapped_root(s);
+    ag_outer_enter(s->proc, &s->plan->map, s->given_user, CLONE_NEWNS);
     ag_stage_reopen_root();
 }
 
@@ -276,7 +248,7 @@ void ag_stage_open_proc(struct ag_stage *s)
 
 int ag_stage_main(int argc, char **argv)
 {
-    struct ag_stage s = { .proc = -1, .outer = -1 };
+    struct ag_stage s = { .proc = -1, .outer = -1, .given_net = -1, .given_user = -1 };
     int cgroups[SB_PLAN_MAX_CGROUPS];
 
     (void)argc;
@@ -288,7 +260,7 @@ int ag_stage_main(int argc, char **argv)
     /* two signals that are the C library's own business are left ignored by its posix_spawn, and its sigaction() won't touch them */
     for (int signal = 32; signal <= 33; signal++)
         syscall(SYS_rt_sigaction, signal, &(unsigned long[4]){ 0 }, NULL, 8);
-    wait_begin();
+    wait_begin(&s);
     s.plan = ag_stage_load_plan();
     ag_stage_open_proc(&s);
     if (s.plan->map.privilege == SB_PRIVILEGE_ROOT)

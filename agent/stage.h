@@ -15,6 +15,7 @@ struct ag_stage {
     struct sb_idmap inner; /* the sandbox's user namespace, as seen from where this program is */
     int proc;              /* the machine's procfs */
     int inside;            /* the sandbox's user namespace */
+    int given_net, given_user; /* SB_PLAN_NETWORK_GIVEN; -1: none */
     pid_t network_maker;
     int network;           /* where its namespace comes from */
     const char *park;      /* folder behind which layers are attached */
@@ -69,6 +70,10 @@ void ag_stage_open_devices(struct ag_stage *s);
 void ag_stage_make_dev(struct ag_stage *s);
 /* Attaches /dev and what is in it; a descriptor of the sandbox's null device. */
 int ag_child_dev(struct ag_stage *s, int root);
+
+/* outer.c: a user's own user namespace, a new one or (given >= 0) that of a network; flags: what else is new then */
+void ag_outer_enter(int proc, const struct sb_idmap *map, int given, int flags);
+void ag_outer_become_root(const struct sb_idmap *map); /* of one that was entered */
 
 /* stage-network.c */
 void ag_network_start(struct ag_stage *s); /* begins to make it */

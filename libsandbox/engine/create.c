@@ -177,6 +177,8 @@ static int prepare(struct create *c, const struct sandbox_spec *spec, struct san
     if (!r)
         r = sb_network_check(engine, spec, error);
     if (!r)
+        r = sb_network_record(engine, &c->record, error);
+    if (!r)
         r = sb_record_write(&c->record, error);
     sb_folder_unlock(volumes);
     sb_image_ref_clear(&c->image);

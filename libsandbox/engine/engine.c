@@ -34,6 +34,9 @@ static void engine_free(struct sb_driver *driver)
     sb_close(engine->unpack_program);
     sb_close(engine->scope_program);
     sb_close(engine->pull_program);
+    sb_close(engine->network_program);
+    sb_close(engine->proxy_program);
+    sb_close(engine->networks);
     sb_close(engine->sandboxes);
     sb_close(engine->names);
     sb_close(engine->keys);
@@ -195,7 +198,8 @@ static int open_folders(struct sb_engine *engine, struct sandbox_error **error)
                     { "keys", &engine->keys },
                     { "trash", &engine->trash },
                     { "volumes", &engine->volumes },
-                    { "owners", &engine->owners } };
+                    { "owners", &engine->owners },
+                    { "networks", &engine->networks } };
 
     for (size_t i = 0; i < SB_ELEMENTS(folders); i++) {
         *folders[i].fd = sb_open_dir(engine->root, folders[i].name, 0700);
@@ -231,8 +235,8 @@ int sb_engine_open(const char *root, const char *agent_dir, const struct sandbox
     engine->driver.ops = &driver_ops;
     engine->root = engine->sandboxes = engine->names = engine->keys = engine->trash = engine->volumes = engine->owners = engine->null =
         engine->agent = engine->unpack_program = -1;
-    engine->scope_program = -1;
     engine->pull_program = -1;
+    engine->scope_program = engine->network_program = engine->proxy_program = engine->networks = -1;
     pthread_mutex_init(&engine->lock, NULL);
     if (agent_dir && !(engine->agent_dir = strdup(agent_dir)))
         r = sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");

@@ -34,7 +34,7 @@ struct sb_identity {
 struct sb_engine {
     struct sb_driver driver; /* first: a driver is an engine */
     char *root_path;
-    int root, sandboxes, names, keys, trash, volumes, owners;
+    int root, sandboxes, names, keys, trash, volumes, owners, networks;
     int null;                /* /dev/null */
     struct sb_idmap map;     /* for root: without a range */
     struct sb_idmap unpack;  /* the range of the unpack helper */
@@ -44,7 +44,7 @@ struct sb_engine {
     struct sb_images *images;
     pthread_mutex_t lock;    /* the members below; never held across a wait */
     char *agent_dir;
-    int agent, unpack_program, scope_program, pull_program; /* descriptors of the programs; -1: not yet asked for */
+    int agent, unpack_program, scope_program, pull_program, network_program, proxy_program; /* descriptors of the programs; -1: not yet asked for */
     int *children;           /* pidfds of inits that are this process's children, to be reaped */
     size_t n_children;
     struct sb_known_table *known; /* known.c */
@@ -202,10 +202,11 @@ struct sb_launch {
     struct sb_identity identity, keeper;
     int ready;
     char id[SB_ID_SIZE];
+    int network;      /* connection to the network's holder; -1: none */
     json_t *overlays; /* what came of them; NULL: there are none */
 };
 #define SB_LAUNCH_INIT \
-    { .early = { -1, -1, -1, -1, -1 }, .report = SB_SCOPE_REPORT_INIT, .control = -1, .stage = -1, .init = -1, .epoll = -1 }
+    { .early = { -1, -1, -1, -1, -1 }, .report = SB_SCOPE_REPORT_INIT, .control = -1, .stage = -1, .init = -1, .epoll = -1, .network = -1 }
 /* Makes folders and socket, starts the stage; then cgroups and plan, at once or, where systemd is asked for a scope, when it has answered. */
 int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct sb_launch *ret, struct sandbox_error **error);
 /* 0: init is ready and waits for sb_launch_commit(); 1: not yet (poll launch->epoll); negative: failed, nothing lives. */

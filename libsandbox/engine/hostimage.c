@@ -83,7 +83,7 @@ static const struct {
       "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n" },
     { "etc/group", "root:x:0:\ndaemon:x:1:\ntty:x:5:\nusers:x:100:\nuser:x:1000:\nnogroup:x:65534:\n" },
     { "etc/hosts", "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n" },
-    { "etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n" },
+    { "etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n" },
     { "etc/resolv.conf", "" },
 };
 

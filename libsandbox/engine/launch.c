@@ -3,6 +3,7 @@
  * Nothing here runs in a copy of the host program, and init ends by itself when the commit doesn't come. */
 #include "engine.h"
 #include "overlay.h"
+#include "network.h"
 #include "plan-build.h"
 #include "secrets.h"
 #include "volume.h"
@@ -231,6 +232,8 @@ static int go_on(struct sb_launch *launch, struct sandbox_error **error)
     int r = sb_cgroups_make(&engine->cgroups, json_object_get(record->json, "cgroups"), record->id, &record->spec->limits, &record->map, error);
 
     if (!r)
+        r = sb_network_attach(engine, record, launch, error);
+    if (!r)
         r = sb_plan_write(engine, record, launch->early.plan, error);
     if (!r)
         r = send_begin(launch, record, error);
@@ -418,6 +421,8 @@ int sb_launch_commit(struct sb_launch *launch, struct sandbox_error **error)
     struct sb_control commit = { .type = SB_CONTROL_COMMIT };
     int r = sb_overlays_keep(launch->engine, launch->id, launch->overlays, error);
 
+    if (!r)
+        r = sb_network_commit(launch, error);
     if (r)
         return r;
     if (send(launch->control, &commit, sizeof commit, MSG_NOSIGNAL) < 0)
@@ -469,6 +474,7 @@ void sb_launch_clear(struct sb_launch *launch)
         syscall(SYS_pidfd_send_signal, launch->stage, SIGKILL, NULL, 0); /* if it hangs */
     }
     launch->control = sb_close(launch->control);
+    launch->network = sb_close(launch->network);
     if (launch->init >= 0)
         syscall(SYS_pidfd_send_signal, launch->init, SIGKILL, NULL, 0);
     wait_for(launch->init);

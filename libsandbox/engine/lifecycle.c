@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * start, stop, delete: operations on a sandbox that exists. Each takes the sandbox's lock, waiting for it by a timer, and then goes
  * from step to step as descriptors become readable; none of them blocks. */
-#include "engine.h"
+#include "network.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -162,7 +162,9 @@ static int begin_launch(struct change *c, struct sandbox_error **error)
     c->launched = 1;
     /* cgroups that were ever killed kill whatever is cloned into them (since 6.13): they are made anew */
     sb_cgroups_remove(json_object_get(c->record.json, "cgroups"), c->record.id);
-    r = sb_range_claim(c->engine, &c->record, 1, error);
+    r = sb_network_detach(c->engine, &c->record, error);
+    if (!r)
+        r = sb_range_claim(c->engine, &c->record, 1, error);
     if (!r)
         r = move_cgroups(c, error);
     sb_identity_from_json(json_object_get(c->record.json, "owner"), &owner);
@@ -376,6 +378,9 @@ static int step_undoing(struct change *c, struct sandbox_error **error)
         if (!c->record.spec)
             return 0; /* a damaged one: nothing lives in it any more, and its record can't be changed */
         sb_cgroups_remove(json_object_get(c->record.json, "cgroups"), c->record.id);
+        r = sb_network_detach(c->engine, &c->record, error);
+        if (r)
+            return r;
         return sb_record_write_run(&c->record, "stopped", &none, &none, "", error);
     }
     r = c->stage == UNDOING ? sb_undo(c->engine, &c->record, error)

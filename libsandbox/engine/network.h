@@ -1,11 +1,65 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The networks that sandboxes are in. */
+ * The networks that sandboxes are in. A network beyond a loopback of the sandbox's own has a folder: "net" in a sandbox's, or networks/NAME:
+ *
+ *   record     of a named one: {"kind", "dns": []}
+ *   allowed    the proxy's rules, a JSON list, where they were changed (and of a named one, always)
+ *   run        {"number" (root's nat; -1), "holder": identity, "helpers": [identity]}: written before each thing is made
+ *   s, p       sockets of the holder (agent/network.c) and of the proxy
+ *   resolv.conf
+ *
+ * Machine-wide, root's numbers are claimed as id ranges are: /run/libsandbox/networks/NUMBER names the holder. */
 #ifndef SB_ENGINE_NETWORK_H
 #define SB_ENGINE_NETWORK_H
 
 #include "engine.h"
 
+struct sb_network {
+    struct sb_engine *engine;
+    int dir, lock;       /* lock: of a named one; -1: none */
+    int kind;            /* enum sandbox_network: NONE, NAT, PROXY */
+    int named;
+    char name[160];      /* for messages, and what holds its number */
+    json_t *allowed, *dns;
+};
+#define SB_NETWORK_INIT { .dir = -1, .lock = -1 }
+
+/* ---- network.c ---- */
 /* Whether what a spec asks for goes together, and this machine has it. */
 int sb_network_check(struct sb_engine *engine, const struct sandbox_spec *spec, struct sandbox_error **error);
+/* Before a record is written: what of the network is to be known without its folder. */
+int sb_network_record(struct sb_engine *engine, struct sb_record *record, struct sandbox_error **error);
+/* enum sandbox_network, a named one's own kind. */
+int sb_network_kind(const struct sb_record *record);
+/* 1: the sandbox has a network with a folder. */
+int sb_network_has_folder(const struct sb_record *record);
+/* The folder of a sandbox's network, which is made for a private one; a named one is locked. ENOTFOUND. */
+int sb_network_open(struct sb_engine *engine, const struct sb_record *record, struct sb_network *ret, struct sandbox_error **error);
+void sb_network_clear(struct sb_network *network);
+/* Puts the sandbox that is being launched into its network, which is brought up if it isn't: tells the stage. */
+int sb_network_attach(struct sb_engine *engine, const struct sb_record *record, struct sb_launch *launch, struct sandbox_error **error);
+/* The init lives in it: from now on the network lives as long. */
+int sb_network_commit(struct sb_launch *launch, struct sandbox_error **error);
+/* Of a sandbox whose processes are gone: takes its network down, a named one only when nobody else is in it. Restartable. */
+int sb_network_detach(struct sb_engine *engine, const struct sb_record *record, struct sandbox_error **error);
+/* The file for /etc/resolv.conf below the state root, malloc'ed; NULL: none. */
+char *sb_network_resolv(const struct sb_record *record);
+
+/* ---- network-up.c ---- */
+int sb_network_up(struct sb_network *network, int *ret_holder, int ret_spaces[2], struct sandbox_error **error);
+int sb_network_down(struct sb_network *network, struct sandbox_error **error);
+/* Runs sandbox-network to its end. spaces may be NULL. */
+int sb_network_setup(struct sb_engine *engine, char *const argv[], const int spaces[2], struct sandbox_error **error);
+int sb_network_write_run(const struct sb_network *network, json_t *run, struct sandbox_error **error);
+/* One message to the holder and its answer, within some seconds. */
+int sb_network_say(int holder, unsigned int say, int fd, int *ret_members, int *ret_fds, size_t *ret_n, struct sandbox_error **error);
+
+/* ---- network-numbers.c ---- */
+int sb_network_number_claim(const char *holder, int *ret_number, struct sandbox_error **error);
+void sb_network_number_release(int number, const char *holder);
+void sb_network_numbers_each(void (*each)(void *data, int number, const char *holder), void *data);
+
+/* ---- network-helpers.c: what carries a network's traffic; its identity goes into run's "helpers" ---- */
+int sb_network_start_user_nat(struct sb_network *network, pid_t holder_pid, json_t *run, int holder, const int spaces[2], struct sandbox_error **error);
+int sb_network_start_proxy(struct sb_network *network, int holder_pidfd, json_t *run, int holder, const int listeners[2], struct sandbox_error **error);
 
 #endif

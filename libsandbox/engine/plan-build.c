@@ -17,6 +17,7 @@
 #include <rules.h>
 
 #include "filter-programs.h"
+#include "network.h"
 #include "overlay.h"
 #include "secrets.h"
 #include "volume.h"
@@ -177,12 +178,21 @@ static int add_hidden(struct builder *b, const struct sb_record *record)
     return 0;
 }
 
+static int add_resolv(struct builder *b, const struct sb_record *record)
+{
+    SB_FREE char *path = sb_network_resolv(record);
+
+    return path ? add_mount(b, SB_PLAN_MOUNT_BIND, SB_PLAN_MOUNT_READ_ONLY | SB_PLAN_MOUNT_BELOW_ROOT, path, "/etc/resolv.conf", 0) : 0;
+}
+
 static int add_mounts(struct builder *b, struct sb_engine *engine, const struct sb_record *record)
 {
     int r = 0;
 
     if (!strcmp(record->spec->image, "host"))
         r = sb_hostimage_mounts(add_host_mount, b);
+    if (!r)
+        r = add_resolv(b, record);
     for (size_t i = 0; i < record->spec->n_mounts && !r; i++)
         r = add_spec_mount(b, engine, record, i);
     return r;

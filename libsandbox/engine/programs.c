@@ -98,9 +98,11 @@ static int use_file(const char *name, int file, struct sandbox_error **error)
 int sb_engine_program(struct sb_engine *engine, const char *name, int *ret_fd, struct sandbox_error **error)
 {
     int *slot = !strcmp(name, "sandbox-agent")    ? &engine->agent
-                : !strcmp(name, "sandbox-unpack") ? &engine->unpack_program
-                : !strcmp(name, "sandbox-pull")   ? &engine->pull_program
-                                                  : &engine->scope_program;
+                : !strcmp(name, "sandbox-unpack")  ? &engine->unpack_program
+                : !strcmp(name, "sandbox-network") ? &engine->network_program
+                : !strcmp(name, "sandbox-proxy")   ? &engine->proxy_program
+                : !strcmp(name, "sandbox-pull")    ? &engine->pull_program
+                                                   : &engine->scope_program;
     const struct sb_program *program = find(name);
     int fd, r = 0;
 

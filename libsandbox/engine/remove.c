@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Undoing what a record intended. Every step may be done twice: whoever is killed here is followed by one who does it again. The
  * range of ids is given back last, when no file of it is left for its next holder to find. */
-#include "engine.h"
+#include "network.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -89,6 +89,9 @@ int sb_undo(struct sb_engine *engine, struct sb_record *record, struct sandbox_e
     if (r)
         return sb_fail(error, SB_ARGS(SANDBOX_EBUSY, .sys_errno = -r, .phase = "cgroup", .retryable = 1),
                        "a cgroup of the sandbox can't be removed: %s", strerrordesc_np(-r));
+    r = sb_network_detach(engine, record, error);
+    if (r)
+        return r;
     if (record->spec && record->spec->name)
         sb_name_release(engine, record->spec->name, record->id);
     if (record->spec && record->spec->idempotency_key)

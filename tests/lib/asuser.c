@@ -5,8 +5,8 @@
  *   sbtest    uid 4711 with the subordinate ids 200000 … 265535,
  *   sbtest2   uid 4712 without any.
  * passwd, group, subuid and subgid are copies bound over the machine's in this namespace alone, so that newuidmap and NSS
- * see the users and the machine's own files stay as they were. So is /dev/fuse, by a node that everybody may open, as udev
- * makes it on any distribution. HOME and TMPDIR are new, empty folders owned by the user;
+ * see the users and the machine's own files stay as they were. So are /dev/fuse and /dev/net/tun, by nodes that everybody
+ * may open, as udev makes them on any distribution. HOME and TMPDIR are new, empty folders owned by the user;
  * what the command leaves in them is left, for the leak oracle to find. Exit status: the command's. Who isn't root can be nobody
  * else: sbtest is then the user itself, the others are skipped (77). */
 #include <errno.h>
@@ -89,19 +89,26 @@ static int bind_copy(size_t index)
     return 0;
 }
 
-/* A machine without udev has the kernel's own node, which is root's alone. */
-static int bind_fuse(void)
+static const struct {
+    const char *path, *name;
+    unsigned int minor;
+} nodes[] = { { "/dev/fuse", "fuse", 229 }, { "/dev/net/tun", "tun", 200 } };
+
+/* A machine without udev has the kernel's own nodes, which are root's alone. */
+static int bind_nodes(void)
 {
     char path[2100], node[2200];
 
-    if (access("/dev/fuse", F_OK) < 0)
-        return 0;
     snprintf(path, sizeof path, "%s/dev", folder);
-    snprintf(node, sizeof node, "%s/fuse", path);
     if (mkdir(path, 0755) < 0 || mount("dev", path, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=0755,size=64k") < 0)
-        return fail("a folder for /dev/fuse");
-    if (mknod(node, S_IFCHR, makedev(10, 229)) < 0 || chmod(node, 0666) < 0 || mount(node, "/dev/fuse", NULL, MS_BIND, NULL) < 0)
-        return fail("bind over /dev/fuse");
+        return fail("a folder for devices");
+    for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++) {
+        if (access(nodes[i].path, F_OK) < 0)
+            continue;
+        snprintf(node, sizeof node, "%s/%s", path, nodes[i].name);
+        if (mknod(node, S_IFCHR, makedev(10, nodes[i].minor)) < 0 || chmod(node, 0666) < 0 || mount(node, nodes[i].path, NULL, MS_BIND, NULL) < 0)
+            return fail(nodes[i].path);
+    }
     if (umount2(path, MNT_DETACH) < 0 || rmdir(path) < 0)
         return fail(path);
     return 0;
@@ -119,7 +126,8 @@ static void clean_up(const struct account *a)
         snprintf(path, sizeof path, "%s/%s", folder, files[i]);
         unlink(path);
     }
-    umount2("/dev/fuse", MNT_DETACH);
+    for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++)
+        umount2(nodes[i].path, MNT_DETACH);
     snprintf(path, sizeof path, "%s/home-%s/tmp", folder, a->name);
     rmdir(path);
     snprintf(path, sizeof path, "%s/home-%s", folder, a->name);
@@ -162,7 +170,7 @@ static int prepare(const struct account *a, char *home, size_t size)
         if (r != 0)
             return r;
     }
-    if (bind_fuse() != 0)
+    if (bind_nodes() != 0)
         return 125;
     return make_home(a, home, size);
 }
