@@ -171,7 +171,7 @@ boot() { # WORD of the kernel's command line, PART…
     tail=$!
     TMPDIR=$work timeout -k 10 $((minutes * 60)) qemu-system-x86_64 -machine q35 -accel "$accel" -cpu "$cpu" -smp 2 -m 4096 \
         -nodefaults -no-user-config -display none -no-reboot -serial "file:$work/console" \
-        -kernel "$base/vmlinuz" -initrd "$base/initrd" -append "console=ttyS0 quiet panic=-1 $word guest.parts=$(echo "$*" | tr ' ' ,)" \
+        -kernel "$work/vmlinuz" -initrd "$work/initrd" -append "console=ttyS0 quiet panic=-1 $word guest.parts=$(echo "$*" | tr ' ' ,)" \
         -drive "if=none,id=d0,file=$work/root.img,format=raw,snapshot=on" -device virtio-blk-pci,drive=d0 \
         -drive "if=none,id=d1,file=$work/src.img,format=raw,snapshot=on" -device virtio-blk-pci,drive=d1 \
         -device virtio-serial-pci -chardev "file,id=c0,path=$work/out" -device virtserialport,chardev=c0,name=out \
@@ -205,7 +205,7 @@ trap 'rm -rf --one-file-system "$work"' EXIT
 trap 'exit 130' INT TERM
 [ -e "$base/root.img" ] || image "$base/root" 6G "$base/root.img"
 [ -e "$tree/src.img" ] || image "$tree/src" 3G "$tree/src.img"
-for name in "$base/root.img" "$tree/src.img"; do ln "$name" "$work/" 2>/dev/null || cp --sparse=always "$name" "$work/"; done
+for name in "$base/root.img" "$base/vmlinuz" "$base/initrd" "$tree/src.img"; do # another run may throw ours away ln "$name" "$work/" 2>/dev/null || cp --sparse=always "$name" "$work/"; done
 flock -u 9
 echo "==> made in $((SECONDS - begun)) s; booting $suite"
 failed=0
