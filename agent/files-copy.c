@@ -189,6 +189,7 @@ static void append(struct ag_files *f, int dir, const char *name)
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
         ag_files_fail("appending to", f->path, EINVAL);
     size = copy_stream(f, f->data, fd, 1);
+    sb_close(fd);
     ag_files_done(size, 1);
 }
 
@@ -244,6 +245,7 @@ void ag_files_write(struct ag_files *f)
     if (renameat2(dir, temporary, dir, name, f->q.flags & SB_FILES_EXCLUSIVE ? RENAME_NOREPLACE : 0) < 0)
         ag_files_fail("replacing", f->path, errno == EISDIR ? EEXIST : errno);
     au_tree_note_partial(-1, NULL);
+    sb_close(fd); /* before it is said: a program that somebody writes can't be executed */
     ag_files_done(size, 1);
 }
 
