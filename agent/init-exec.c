@@ -124,8 +124,12 @@ static void set_limits(const struct ag_exec *x)
     struct rlimit processes = { x->plan->nproc_max, x->plan->nproc_max }, was, core = { 1, 1 };
 
     /* init itself took all that the hard limit allows */
-    if (getrlimit(RLIMIT_NOFILE, &was) == 0 && was.rlim_cur != x->files) {
+    if (getrlimit(RLIMIT_NOFILE, &was) == 0 && (was.rlim_cur != x->files || x->files_max)) {
         was.rlim_cur = x->files;
+        if (x->files_max && was.rlim_max > x->files_max)
+            was.rlim_max = x->files_max;
+        if (was.rlim_cur > was.rlim_max)
+            was.rlim_cur = was.rlim_max;
         if (setrlimit(RLIMIT_NOFILE, &was) < 0)
             give_up(SB_STEP_CAPABILITIES, errno);
     }

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A cgroup of its own for an exec with a deadline, where the sandbox has cgroup2: killing it is one write that no descendant escapes,
- * and whether they are all dead can be read. */
-#include "init.h"
+ * and whether they are all dead can be read.
+ *
+ * An exec with limits is given one by the library, which alone writes limits. cgroup2 puts controllers into groups only below one without
+ * processes, so that init leaves the top for a leaf of its own when the first of them comes: not before, since moving costs milliseconds,
+ * and not by being cloned there, since the top is to be the root of its cgroup namespace (stage.c). */
+#include "init-loop.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -40,4 +44,33 @@ void ag_leaf_remove(const char *name)
 {
     /* busy while something that the command left behind lives on: then it goes with the sandbox */
     unlinkat(SB_FD_CGROUP_TOP, name, AT_REMOVEDIR);
+}
+
+void ag_leaf_drop(struct ag_slot *s)
+{
+    if (s->leaf < 0)
+        return;
+    s->leaf = sb_close(s->leaf);
+    ag_leaf_remove(s->leaf_name);
+}
+
+void ag_leaf_take(struct ag_slot *s, const struct sb_request *q, int *fd)
+{
+    int n = snprintf(s->leaf_name, sizeof s->leaf_name, "x-");
+
+    sb_close(s->leaf);
+    s->leaf = SB_TAKE_FD(*fd);
+    for (int i = 0; i < SB_LEAF_BYTES; i++)
+        n += snprintf(s->leaf_name + n, sizeof s->leaf_name - (size_t)n, "%02x", q->exec_id[i]);
+}
+
+void ag_leaf_enter(struct ag_slot *s, int folder)
+{
+    SB_CLOSE int procs = openat(folder, "cgroup.procs", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    int r = procs < 0 ? -errno : sb_write_all(procs, "0", 1);
+
+    if (r)
+        ag_fail(s, SB_STEP_LEAF, -r);
+    else
+        ag_reply(s, &(struct sb_reply){ .type = SB_REPLY_DONE }, -1);
 }

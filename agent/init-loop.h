@@ -105,6 +105,12 @@ void ag_event_failed(const struct ag_slot *s, int sys_errno); /* after it was sa
 int ag_event_journal(const struct ag_slot *s, const int ends[2]);
 void ag_on_events(uint32_t events);
 
+/* ---- init-leaf.c ---- */
+/* SB_REQUEST_MOVE and SB_REQUEST_LEAF; what is taken of the descriptors is -1 then. */
+void ag_leaf_enter(struct ag_slot *s, int folder);
+void ag_leaf_take(struct ag_slot *s, const struct sb_request *q, int *fd);
+void ag_leaf_drop(struct ag_slot *s);
+
 /* ---- init-attach.c ---- */
 /* SB_REQUEST_ATTACH */
 void ag_attach(struct ag_slot *s, const struct sb_request *q);

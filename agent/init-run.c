@@ -24,14 +24,6 @@ enum { START_MS = 5000, KILL_STEP_MS = 2 };
 /* Kinds of ends, as in sandbox.h, which init does not include. */
 enum { EXITED = 1, SIGNALLED = 2, DEADLINE = 3, KILLED = 4, OOM = 5 };
 
-static void drop_leaf(struct ag_slot *s)
-{
-    if (s->leaf < 0)
-        return;
-    s->leaf = sb_close(s->leaf);
-    ag_leaf_remove(s->leaf_name);
-}
-
 /* An exec is over: its slot stays for the connection, if that still stands. */
 void ag_settle(struct ag_slot *s)
 {
@@ -39,7 +31,7 @@ void ag_settle(struct ag_slot *s)
     s->status_fd = ag_forget(s->status_fd);
     s->pin = sb_close(s->pin);
     s->terminal = sb_close(s->terminal);
-    drop_leaf(s);
+    ag_leaf_drop(s);
     s->kind = s->fd >= 0 ? IDLE : FREE;
     s->pid = 0;
     s->until = 0;
@@ -180,7 +172,8 @@ static int choose_cgroup(struct ag_slot *s, int daemon)
 {
     if (!(ag_loop.plan->flags & SB_PLAN_CGROUP))
         return -1;
-    s->leaf = !daemon && s->deadline_ms ? ag_leaf_make(++ag_loop.execs, s->leaf_name) : -1;
+    if (s->leaf < 0 && !daemon && s->deadline_ms)
+        s->leaf = ag_leaf_make(++ag_loop.execs, s->leaf_name);
     return s->leaf >= 0 ? s->leaf : daemon ? SB_FD_CGROUP_DAEMON : SB_FD_CGROUP_EXEC;
 }
 
@@ -228,7 +221,8 @@ static int begin_journal(const struct ag_slot *s, int *ret_out, int *ret_err)
 void ag_start(struct ag_slot *s, const struct sb_request *q, int *fds, size_t n_fds, int daemon)
 {
     struct ag_exec x = {
-        .plan = ag_loop.plan, .request = q, .blob_fd = -1, .procfs = ag_loop.procfs, .daemon = daemon, .files = ag_loop.files
+        .plan = ag_loop.plan, .request = q, .blob_fd = -1, .procfs = ag_loop.procfs, .daemon = daemon, .files = ag_loop.files,
+        .files_max = q->files_max
     };
     struct clone_args args = { .exit_signal = SIGCHLD };
     int terminal = !daemon && (q->flags & SB_REQUEST_TERMINAL);
@@ -296,7 +290,7 @@ void ag_start(struct ag_slot *s, const struct sb_request *q, int *fds, size_t n_
         ag_fail(s, SB_STEP_FORK, r);
         ag_event_failed(s, r);
         sb_close(pipes[0]);
-        drop_leaf(s);
+        ag_leaf_drop(s);
         return;
     }
     s->kind = STARTING;

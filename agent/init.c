@@ -55,6 +55,8 @@ int ag_forget(int fd)
 static void drop_connection(struct ag_slot *s)
 {
     s->fd = ag_forget(s->fd);
+    if (s->kind == IDLE)
+        ag_leaf_drop(s);
     if (s->kind == DIALING)
         s->dial_fd = ag_forget(s->dial_fd);
     if (s->kind == SERVING)
@@ -71,8 +73,10 @@ void ag_reply(struct ag_slot *s, const struct sb_reply *r, int fd)
     if (s->fd < 0 || ag_send(s->fd, r, sizeof *r, fd, MSG_DONTWAIT) == 0)
         return;
     s->fd = ag_forget(s->fd);
-    if (s->kind == IDLE || s->kind == WATCHING) /* nothing else holds the slot */
+    if (s->kind == IDLE || s->kind == WATCHING) { /* nothing else holds the slot */
+        ag_leaf_drop(s);
         s->kind = FREE;
+    }
 }
 
 void ag_fail(struct ag_slot *s, enum sb_start_step step, int sys_errno)
@@ -246,6 +250,10 @@ static void on_request(struct ag_slot *s)
         ag_hold_back(s, q);
     } else if (q->type == SB_REQUEST_ATTACH) {
         ag_attach(s, q);
+    } else if (q->type == SB_REQUEST_MOVE && n_fds == 1) {
+        ag_leaf_enter(s, fds[0]);
+    } else if (q->type == SB_REQUEST_LEAF && n_fds == 1) {
+        ag_leaf_take(s, q, fds);
     } else {
         ag_fail(s, SB_STEP_REQUEST, ENOSYS);
     }

@@ -27,6 +27,7 @@ struct ag_exec {
     int status_fd, procfs;
     int daemon;
     uint64_t files; /* the soft limit of open files that it gets */
+    uint64_t files_max; /* the most of both limits; 0: init's */
     int terminal; /* 1: fds[0] is the folder of terminals, and all three become one */
     int pin; /* 1: the record comes with a descriptor of the cgroup namespace: as long as that is open, nobody else gets its inode, the tag */
 };

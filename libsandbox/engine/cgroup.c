@@ -144,6 +144,11 @@ unsigned int sb_cgroups_controllers(const char *path)
     return bits;
 }
 
+const char *sb_cgroups_name(int controller)
+{
+    return controller_names[controller];
+}
+
 int sb_cgroups_has_leaves(const json_t *folders)
 {
     const char *top = json_string_value(json_array_get(folders, 0)), *first = json_string_value(json_array_get(folders, 1));

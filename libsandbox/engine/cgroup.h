@@ -55,7 +55,8 @@ int sb_cgroups_remove(const json_t *folders, const char *id);
 
 /* The file that counts whom the kernel killed in a sandbox's groups for want of memory (SB_FD_MEMORY); -1: there is none. */
 int sb_cgroups_open_memory(const json_t *folders, const char *id);
-/* ---- for cgroup-limits.c and stats.c ---- */
+/* ---- for cgroup-limits.c, exec-leaf.c and stats.c ---- */
+const char *sb_cgroups_name(int controller);
 int sb_cgroups_is_ours(const char *path, const char *id);
 /* 0 or -errno. */
 int sb_cgroups_write(const char *folder, const char *file, const char *text);

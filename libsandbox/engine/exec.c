@@ -85,6 +85,9 @@ static void free_exec(struct sb_exec *exec)
     pthread_mutex_destroy(&x->lock);
     sb_close(exec->fd);
     sb_close(exec->terminal_fd);
+    if (x->leaf) /* where init has no right to; busy: it goes with the sandbox */
+        rmdir(x->leaf);
+    free(x->leaf);
     free(x);
 }
 
@@ -102,6 +105,7 @@ static int send_exec(const struct sb_record *record, int link, const struct sb_e
     struct sb_request request = { .type = SB_REQUEST_EXEC,
                                   .flags = q->terminal ? SB_REQUEST_TERMINAL : 0,
                                   .timeout_ms = q->deadline_ms,
+                                  .files_max = sb_exec_files_max(record, q->limits),
                                   .journal_max = q->journal_max,
                                   .window = { .rows = (uint16_t)q->rows, .columns = (uint16_t)q->columns } };
     struct sb_blob blob = { 0 };
@@ -151,6 +155,8 @@ static int start_exec(struct sb_engine *engine, const char *id, const struct sb_
         r = check_journal(&record, request, error);
     if (!r)
         r = sb_link_open(engine, id, &x->exec.fd, error);
+    if (!r && request->limits)
+        r = sb_exec_leaf(engine, &record, request, x->exec.fd, &x->leaf, error);
     if (!r) {
         user = request->user ? strdup(request->user) : sb_default_user(&record);
         workdir = request->workdir ? strdup(request->workdir) : sb_default_workdir(&record);

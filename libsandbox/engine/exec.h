@@ -10,7 +10,15 @@ struct sb_local_exec {
     pthread_mutex_t lock;
     int ended;
     struct sandbox_exec_result result;
+    char *leaf; /* its own group, to be removed; NULL: none */
 };
+
+/* exec-leaf.c: a group with the limits of the request (cgroup2), and init told of it on the connection; *ret_path NULL: they need none.
+ * EUNSUPPORTED, naming the field. */
+int sb_exec_leaf(struct sb_engine *engine, const struct sb_record *record, const struct sb_exec_request *request, int link, char **ret_path,
+                 struct sandbox_error **error);
+/* RLIMIT_NOFILE by the sandbox's limits and those of an exec (NULL: none). */
+uint32_t sb_exec_files_max(const struct sb_record *record, const struct sb_limits *limits);
 
 int sb_local_exec_new(struct sb_local_exec **ret, struct sandbox_error **error);
 

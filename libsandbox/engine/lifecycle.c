@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * start, stop, delete: operations on a sandbox that exists. Each takes the sandbox's lock, waiting for it by a timer, and then goes
  * from step to step as descriptors become readable; none of them blocks. */
+#include "exec.h"
 #include "network.h"
 
 #include <errno.h>
@@ -93,7 +94,7 @@ static int open_init(struct change *c)
 
 static int send_start(struct change *c, struct sandbox_error **error)
 {
-    struct sb_request request = { .type = SB_REQUEST_START };
+    struct sb_request request = { .type = SB_REQUEST_START, .files_max = sb_exec_files_max(&c->record, NULL) };
     const struct sandbox_spec *spec = c->record.spec;
     struct sb_blob blob = { 0 };
     int r = 0;

@@ -125,6 +125,8 @@ enum sb_request_type {
     SB_REQUEST_SHUTDOWN, /* SIGTERM to the daemon; init ends when it has, or after `timeout_ms` */
     SB_REQUEST_FILES = 7, /* descriptors: channel [, data]; see files-plan.h */
     SB_REQUEST_ATTACH = 8, /* to the exec with that id (all zero: the daemon): STARTED and, once, EXITED; else FAILED with ENOENT */
+    SB_REQUEST_MOVE = 12, /* descriptor: a leaf's folder, which init moves into: leaves with limits can't be beside processes */
+    SB_REQUEST_LEAF = 13, /* descriptor: the folder in cgroup2 in which the exec starts that is asked for next on this connection [exec_id] */
     SB_REQUEST_DETACH = 17, /* of an exec: its terminal's outer end comes along, and is read here from now on: DONE */
     SB_REQUEST_TERMINAL_BACK = 18, /* of an exec: DONE with it (code 1: without, it has ended), then `journal` bytes of what it showed */
     SB_REQUEST_OUTER = 19, /* for a reset: DIALED with what an overlay is mounted on (port: its number in the spec; -1: that mount namespace) */
@@ -137,6 +139,7 @@ enum sb_request_type {
 #define SB_EXEC_ID_BYTES 32
 #define SB_ATTACHED_MAX 1024 /* further handles of execs and of the daemon, all together */
 #define SB_ENDS_KEPT 1024 /* ends of execs that init remembers */
+#define SB_LEAF_BYTES 12 /* of an exec's id, in the name of its leaf */
 #define SB_LOG_MAX (16 << 20) /* of a daemon's log where the spec does not say */
 #define SB_JOURNALS_MAX 64
 #define SB_TERMINALS_MAX 64 /* that nobody is attached to */
@@ -157,7 +160,7 @@ struct sb_request {
     uint32_t type, flags;
     uint32_t argc, envc, blob_size;
     int32_t signal, port;
-    uint32_t reserved;
+    uint32_t files_max; /* exec, start: RLIMIT_NOFILE; 0: as init's */
     int64_t timeout_ms; /* exec: deadline; start of it: 0 none. dial, shutdown: bound */
     uint8_t exec_id[32]; /* exec, attach */
     int64_t journal_max; /* exec: bytes; not 0: only stdin comes along, the outputs go to keeper */
@@ -178,7 +181,7 @@ enum sb_reply_type {
 enum sb_start_step {
     SB_STEP_REQUEST = 1, SB_STEP_FORK, SB_STEP_USER, SB_STEP_GROUPS, SB_STEP_IDS, SB_STEP_WORKDIR, SB_STEP_CAPABILITIES, SB_STEP_SECCOMP,
     SB_STEP_VERIFY, SB_STEP_EXECVE, SB_STEP_DEADLINE, SB_STEP_BUSY, SB_STEP_STATE, SB_STEP_DIAL, SB_STEP_STDIO,
-    SB_STEP_JOURNAL, SB_STEP_TERMINAL
+    SB_STEP_JOURNAL, SB_STEP_TERMINAL, SB_STEP_LEAF
 };
 
 enum sb_daemon_state { SB_DAEMON_NONE = 0, SB_DAEMON_STARTING, SB_DAEMON_RUNNING, SB_DAEMON_EXITED };
