@@ -3,10 +3,12 @@
  * what happens inside (agent/init-watch.c). The end of that connection is the init's end; whether that was meant is in the record a moment
  * later. First watched, then listed, so that nothing falls between; what a new sandbox did before it was found, its init still knows. */
 #include "engine.h"
+#include "limit-watch.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -39,6 +41,8 @@ struct box {
     int history; /* its init is asked for what happened before, too */
     int again;   /* is to be looked at again */
     int64_t died;
+    struct sb_limit_watch limits;
+    char *limits_text; /* what its limits were; NULL: not known */
 };
 
 struct watch {
@@ -100,8 +104,22 @@ static json_t *exec_of(const struct sb_watch_event *e)
     return json_string(id);
 }
 
+/* What the kernel counted. */
+static void look_at_limits(struct watch *w, struct box *b)
+{
+    struct sb_limit_news news;
+
+    sb_limit_watch_look(&b->limits, &news);
+    if (news.memory_hits)
+        tell(w, b, "limit", wall_ms(), json_pack("{s:s, s:I}", "limit", "memory", "hits", (json_int_t)news.memory_hits));
+    if (news.kills)
+        tell(w, b, "oom", wall_ms(), json_pack("{s:I}", "kills", (json_int_t)news.kills));
+    if (news.pids_hits)
+        tell(w, b, "limit", wall_ms(), json_pack("{s:s, s:I}", "limit", "pids", "hits", (json_int_t)news.pids_hits));
+}
+
 /* What init says is from within the sandbox: told, never acted upon. */
-static void tell_inner(struct watch *w, const struct box *b, const struct sb_watch_event *e)
+static void tell_inner(struct watch *w, struct box *b, const struct sb_watch_event *e)
 {
     json_t *exec = exec_of(e);
 
@@ -110,6 +128,8 @@ static void tell_inner(struct watch *w, const struct box *b, const struct sb_wat
         tell(w, b, "started", e->wall_ms, NULL);
         break;
     case SB_WATCH_DAEMON_EXITED:
+        if (e->signal == SIGKILL) /* the cause first */
+            look_at_limits(w, b);
         tell(w, b, "daemon-exited", e->wall_ms, exit_of(e));
         break;
     case SB_WATCH_EXEC_STARTED:
@@ -117,6 +137,9 @@ static void tell_inner(struct watch *w, const struct box *b, const struct sb_wat
         break;
     case SB_WATCH_EXEC_EXITED: {
         json_t *attributes = exit_of(e);
+
+        if (e->signal == SIGKILL)
+            look_at_limits(w, b);
 
         json_object_set(attributes, "exec", exec);
         tell(w, b, "exec-exited", e->wall_ms, attributes);
@@ -146,6 +169,8 @@ static void close_link(struct watch *w, struct box *b)
 static void lose_link(struct watch *w, struct box *b)
 {
     close_link(w, b);
+    look_at_limits(w, b);
+    sb_limit_watch_stop(&b->limits, w->inotify, w->events.fd);
     b->state = DYING;
     b->died = sb_now_ms();
     b->again = 1;
@@ -184,6 +209,7 @@ static void connect_to(struct watch *w, struct box *b)
     if (!r && epoll_ctl(w->events.fd, EPOLL_CTL_ADD, b->link, &e) < 0)
         r = SANDBOX_EIO;
     if (!r) {
+        sb_limit_watch_start(w->engine, b->id, &b->limits, w->inotify, w->events.fd, b, b->history);
         b->state = LIVE;
         b->history = 1; /* of the next init everything is news */
         return;
@@ -207,6 +233,7 @@ static void first_look(struct watch *w, struct box *b, const json_t *document)
     const char *name = sb_json_str(document, "name");
 
     b->known = 1;
+    json_decref(sb_limit_watch_record(w->engine, b->id, &b->limits_text));
     b->skipped = !matches(w, document);
     snprintf(b->name, sizeof b->name, "%s", name ? name : "");
     if (b->skipped && b->folder >= 0) {
@@ -311,6 +338,7 @@ static int add(struct watch *w, const char *id)
         return -ENOMEM;
     memcpy(b->id, id, SB_ID_SIZE);
     b->link = -1;
+    b->limits = (struct sb_limit_watch)SB_LIMIT_WATCH_INIT;
     b->history = !w->opening;
     b->next = w->boxes;
     w->boxes = b;
@@ -333,8 +361,10 @@ static void forget(struct watch *w, struct box *b)
         at = &(*at)->next;
     *at = b->next;
     close_link(w, b);
+    sb_limit_watch_stop(&b->limits, w->inotify, w->events.fd);
     if (b->folder >= 0)
         inotify_rm_watch(w->inotify, b->folder);
+    free(b->limits_text);
     free(b);
 }
 
@@ -372,10 +402,29 @@ static int list(struct watch *w)
     return r;
 }
 
+/* 1: it is about a file of the kernel's counts. */
+static int on_count(struct watch *w, const struct inotify_event *e)
+{
+    for (struct box *b = w->boxes; b && !e->len && e->wd >= 0; b = b->next)
+        if (e->wd == b->limits.memory_wd || e->wd == b->limits.pids_wd) {
+            if (!(e->mask & IN_IGNORED))
+                look_at_limits(w, b);
+            else if (e->wd == b->limits.memory_wd)
+                b->limits.memory_wd = -1;
+            else
+                b->limits.pids_wd = -1;
+            return 1;
+        }
+    return 0;
+}
+
 static void on_folder_event(struct watch *w, const struct inotify_event *e)
 {
     struct box *b = w->boxes;
+    json_t *limits;
 
+    if (on_count(w, e))
+        return;
     if (e->mask & IN_Q_OVERFLOW) {
         tell_overrun(w, NULL, -1, "folders changed faster than they were read");
         list(w);
@@ -390,6 +439,11 @@ static void on_folder_event(struct watch *w, const struct inotify_event *e)
     } else {
         while (b && b->folder != e->wd)
             b = b->next;
+        limits = b && b->known && !b->skipped && e->len && !strcmp(e->name, "record")
+                     ? sb_limit_watch_record(w->engine, b->id, &b->limits_text)
+                     : NULL;
+        if (limits)
+            tell(w, b, "limits", wall_ms(), json_pack("{s:o}", "limits", limits));
         if (b && (e->mask & IN_IGNORED))
             b->folder = -1;
         else if (b && b->link < 0)
@@ -415,23 +469,35 @@ static void turn(struct watch *w)
 {
     struct epoll_event events[32];
     int n = epoll_wait(w->events.fd, events, SB_ELEMENTS(events), 0);
-    struct itimerspec soon = { .it_value.tv_nsec = AGAIN_MS * 1000000 };
+    struct itimerspec soon = { 0 };
+    int64_t wait = -1, now;
     uint64_t ticks;
 
     for (int i = 0; i < n; i++)
-        if (events[i].data.ptr)
+        if (events[i].data.ptr) {
+            sb_limit_watch_heard(&((struct box *)events[i].data.ptr)->limits);
             drain(w, events[i].data.ptr);
+        }
     read_folders(w);
     if (read(w->timer, &ticks, sizeof ticks) < 0)
         ticks = 0; /* it was something else */
     for (struct box *b = w->boxes; b; b = b->next)
         if (b->again)
             look(w, b);
-    for (struct box *b = w->boxes; b; b = b->next)
-        if (b->again) {
-            timerfd_settime(w->timer, 0, &soon, NULL);
-            break;
-        }
+    now = sb_now_ms();
+    for (struct box *b = w->boxes; b; b = b->next) {
+        if (b->limits.due && now >= b->limits.due)
+            look_at_limits(w, b);
+        if (b->limits.due && (wait < 0 || b->limits.due - now < wait))
+            wait = b->limits.due - now;
+        if (b->again && (wait < 0 || wait > AGAIN_MS))
+            wait = AGAIN_MS;
+    }
+    if (wait >= 0) {
+        soon.it_value.tv_sec = wait / 1000;
+        soon.it_value.tv_nsec = wait > 0 ? wait % 1000 * 1000000 : 1;
+        timerfd_settime(w->timer, 0, &soon, NULL);
+    }
 }
 
 static int watch_next(struct sb_events *events, json_t **ret_event, struct sandbox_error **error)
