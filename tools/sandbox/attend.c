@@ -75,8 +75,11 @@ int attend_exec(struct tool *tool, struct sandbox *sandbox, const struct argumen
     struct sandbox_exec_options options = SANDBOX_EXEC_OPTIONS_INIT;
     struct sandbox_exec *exec = NULL;
     struct sandbox_error *error = NULL;
-    int status;
+    struct limits limits;
+    int status = limits_take(tool, arguments, &limits);
 
+    if (limits.any && !strcmp(tool->command, "exec")) /* those of `run` are the sandbox's */
+        options.limits = &limits.limits;
     options.user = arguments->user;
     options.workdir = arguments->workdir;
     options.env = (const char *const *)env;
@@ -89,14 +92,15 @@ int attend_exec(struct tool *tool, struct sandbox *sandbox, const struct argumen
     } else if (!arguments->journal_max) {
         options.stdout_fd = options.stderr_fd = SANDBOX_STDIO_NULL;
     }
-    if (arguments->journal_max && !arguments->detach)
+    if (!status && arguments->journal_max && !arguments->detach)
         status = report(tool, SANDBOX_EINVALID, "journal", "add --detach, and read it by: sandbox attach", "--journal is for --detach");
-    else if (sandbox_exec(sandbox, arguments->argv, &options, &exec, &error))
+    else if (!status && sandbox_exec(sandbox, arguments->argv, &options, &exec, &error))
         status = start_failed(tool, error);
-    else if (arguments->detach)
+    else if (!status && arguments->detach)
         status = printf(tool->json ? "{\"exec_id\":\"%s\"}\n" : "%s\n", sandbox_exec_get_id(exec)) < 0;
-    else
+    else if (!status)
         status = attend(tool, exec, signals);
     sandbox_exec_unref(exec);
+    limits_clear(&limits);
     return status;
 }

@@ -31,6 +31,8 @@ static const struct command commands[] = {
     { "diff", "SANDBOX [TARGET]", "what was written over host folders", FOR_DIFF, 1, 2, -1, command_diff },
     { "usage", "SANDBOX [TARGET]", "how much was written over host folders", 0, 1, 2, -1, command_usage },
     { "reset", "SANDBOX [TARGET]", "put away what was written over host folders", 0, 1, 2, -1, command_reset },
+    { "limits", "SANDBOX", "show a sandbox's limits, or change those that are given, running or not", FOR_LIMITS, 1, 1, -1, command_limits },
+    { "stats", "[SANDBOX]", "what sandboxes use", FOR_STATS, 0, 1, -1, command_stats },
     { "dial", "SANDBOX PORT", "connect stdin and stdout to a TCP port in a sandbox", 0, 2, 2, -1, command_dial },
     { "forward", "SANDBOX PORT [LOCALPORT]", "listen on 127.0.0.1 for a TCP port in a sandbox, until interrupted", 0, 2, 3, -1,
       command_forward },

@@ -22,6 +22,8 @@ struct option {
     const char *help;
 };
 
+/* What takes limits. */
+#define FOR_LIMITED (FOR_RUN | FOR_CREATE | FOR_EXEC | FOR_LIMITS)
 #define AT(member) offsetof(struct arguments, member)
 
 static const struct option options[] = {
@@ -49,12 +51,20 @@ static const struct option options[] = {
     { "workdir", "FOLDER", TEXT, AT(workdir), NULL, 0, NULL, FOR_RUN | FOR_CREATE | FOR_EXEC, "folder to start in" },
     { "idempotency-key", "KEY", TEXT, AT(key), NULL, 0, NULL, FOR_CREATE, "a repeated create with this key gives the same sandbox" },
     { "hostname", "NAME", TEXT, AT(hostname), NULL, 0, NULL, FOR_RUN | FOR_CREATE, "host name inside" },
-    { "memory", "SIZE", NUMBER, AT(memory_max), value_size, 1, "bytes, or a number with K, M, G or T", FOR_RUN | FOR_CREATE,
+    { "memory", "SIZE", NUMBER, AT(memory_max), value_size_or_none, 0, "bytes, or a number with K, M, G or T; none", FOR_LIMITED,
       "memory limit, such as 256M" },
-    { "pids", "COUNT", NUMBER, AT(pids_max), value_count, 1, "a whole number", FOR_RUN | FOR_CREATE,
+    { "swap", "SIZE", NUMBER, AT(swap_max), value_size_or_none, 0, "bytes, or a number with K, M, G or T; none", FOR_LIMITED,
+      "swap beside the memory limit (default: none)" },
+    { "pids", "COUNT", NUMBER, AT(pids_max), value_count_or_none, 0, "a whole number, or none", FOR_LIMITED,
       "most processes and threads (default: 4096)" },
-    { "cpus", "NUMBER", NUMBER, AT(cpu_max), value_thousandths, 10, "a number of CPUs, at least 0.01", FOR_RUN | FOR_CREATE,
+    { "cpus", "NUMBER", NUMBER, AT(cpu_max), value_cpus_or_none, 0, "a number of CPUs, at least 0.01; none", FOR_LIMITED,
       "CPU limit, such as 1.5" },
+    { "cpu-weight", "NUMBER", NUMBER, AT(cpu_weight), value_count_or_none, 0, "1 to 10000, or none", FOR_LIMITED,
+      "share of CPUs that others want, too (default: 100)" },
+    { "files", "COUNT", NUMBER, AT(files_max), value_count_or_none, 0, "a whole number, or none", FOR_LIMITED,
+      "descriptors each process may have open" },
+    { "io", "SPEC", LIST, AT(io), NULL, 0, NULL, FOR_LIMITED,
+      "device=D[,rbps=SIZE][,wbps=SIZE][,riops=COUNT][,wiops=COUNT]; D: MAJOR:MINOR, a node or a path" },
     { "timeout", "TIME", NUMBER, AT(timeout_ms), value_duration, 1, "a number with ms, s, m or h; seconds without",
       FOR_RUN | FOR_EXEC, "kill the command and its descendants after this time; status 124" },
     { "mount", "SPEC", LIST, AT(mounts), NULL, 0, NULL, FOR_RUN | FOR_CREATE,
@@ -93,7 +103,7 @@ static const struct option options[] = {
       "how much of the daemon's output is kept (default: 16M)" },
     { "tar", NULL, FLAG, AT(tar), NULL, 0, NULL, FOR_DIFF, "what was written, as a tar on stdout (.wh.NAME: removed)" },
     { "archive", NULL, FLAG, AT(archive), NULL, 0, NULL, FOR_CP, "keep owners, as numbers; also -a" },
-    { "follow", NULL, FLAG, AT(follow), NULL, 0, NULL, FOR_LOGS, "go on with what comes, to the daemon's end; also -f" },
+    { "follow", NULL, FLAG, AT(follow), NULL, 0, NULL, FOR_LOGS | FOR_STATS, "go on with what comes, to the daemon's end; also -f" },
     { "tail", "COUNT", NUMBER, AT(tail), value_count, 0, "a whole number", FOR_LOGS, "begin so many lines before the end" },
     { "since", "TIME", NUMBER, AT(since_ms), value_moment, 1, "10m (ago) or 2026-11-30T21:00:00Z", FOR_LOGS, "only what came then or later" },
     { "until", "TIME", NUMBER, AT(until_ms), value_moment, 1, "10m (ago) or 2026-11-30T21:00:00Z", FOR_LOGS, "only what came before" },
@@ -244,8 +254,9 @@ static int check_counts(struct tool *tool, const struct command *command, const 
 
 int options_parse(struct tool *tool, const struct command *command, int argc, char **argv, struct arguments *ret)
 {
-    struct arguments a = { .grace_ms = 10000, .signal = 9, .tail = -1 };
-    const char ***const lists[] = { &a.labels, &a.env, &a.mounts, &a.capabilities, &a.secret_patterns, &a.allowed, &a.dns, &a.publish, &a.operands, &a.argv };
+    struct arguments a = { .grace_ms = 10000, .signal = 9, .tail = -1,
+                           .memory_max = -1, .swap_max = -1, .pids_max = -1, .cpu_max = -1, .cpu_weight = -1, .files_max = -1 };
+    const char ***const lists[] = { &a.labels, &a.env, &a.mounts, &a.capabilities, &a.io, &a.secret_patterns, &a.allowed, &a.dns, &a.publish, &a.operands, &a.argv };
     int i = 0, status = 0;
 
     for (size_t l = 0; l < TOOL_ELEMENTS(lists); l++)
@@ -282,6 +293,7 @@ void arguments_clear(struct arguments *arguments)
     free(arguments->env);
     free(arguments->mounts);
     free(arguments->capabilities);
+    free(arguments->io);
     free(arguments->secret_patterns);
     free(arguments->allowed);
     free(arguments->dns);

@@ -164,12 +164,6 @@ static int set_scalars(struct sandbox_spec *spec, const struct arguments *a, str
         r = sandbox_spec_set_hostname(spec, a->hostname, error);
     if (!r && a->key)
         r = sandbox_spec_set_idempotency_key(spec, a->key, error);
-    if (!r && a->memory_max)
-        r = sandbox_spec_set_memory_max(spec, a->memory_max, error);
-    if (!r && a->pids_max)
-        r = sandbox_spec_set_pids_max(spec, a->pids_max, error);
-    if (!r && a->cpu_max)
-        r = sandbox_spec_set_cpu_max(spec, a->cpu_max, error);
     if (!r && a->log_max)
         r = sandbox_spec_set_log_max(spec, a->log_max, error);
     if (!r && a->fuse)
@@ -185,6 +179,18 @@ static int set_scalars(struct sandbox_spec *spec, const struct arguments *a, str
     return r;
 }
 
+static int set_limits(struct tool *tool, struct sandbox_spec *spec, const struct arguments *arguments)
+{
+    struct sandbox_error *error = NULL;
+    struct limits limits;
+    int status = limits_take(tool, arguments, &limits);
+
+    if (!status && limits.any && sandbox_spec_set_limits(spec, &limits.limits, &error))
+        status = report_error(tool, error);
+    limits_clear(&limits);
+    return status;
+}
+
 int spec_from_arguments(struct tool *tool, const struct arguments *arguments, int lifetime, struct sandbox_spec **ret_spec)
 {
     struct sandbox_error *error = NULL;
@@ -194,6 +200,8 @@ int spec_from_arguments(struct tool *tool, const struct arguments *arguments, in
     if (sandbox_spec_new(&spec, &error) || sandbox_spec_set_lifetime(spec, lifetime, &error) ||
         set_scalars(spec, arguments, &error))
         status = report_error(tool, error);
+    if (!status)
+        status = set_limits(tool, spec, arguments);
     if (!status)
         status = add_labels(tool, spec, arguments->labels);
     for (size_t i = 0; !status && arguments->mounts[i]; i++)

@@ -37,7 +37,9 @@ struct arguments {
     const char **secret_patterns;
     int64_t secrets;
     const char **labels, **env, **mounts, **capabilities; /* NULL-terminated */
-    int64_t memory_max, pids_max, cpu_max, timeout_ms, grace_ms, max_bytes, max_entries;
+    int64_t memory_max, swap_max, pids_max, cpu_max, cpu_weight, files_max; /* -1: not said, 0: none */
+    const char **io;
+    int64_t timeout_ms, grace_ms, max_bytes, max_entries;
     int64_t signal, format;
     int64_t fuse, read_only, keep, dry_run;
     int64_t until_gone;
@@ -74,6 +76,8 @@ enum {
     FOR_PULL = 1u << 28,
     FOR_GC = 1u << 29,
     FOR_DIFF = 1u << 27,
+    FOR_LIMITS = 1u << 9,
+    FOR_STATS = 1u << 10,
     FOR_ALL = ~0u,
 };
 
@@ -102,6 +106,8 @@ int command_dial(struct tool *tool, const struct arguments *arguments);
 int command_forward(struct tool *tool, const struct arguments *arguments);
 int command_events(struct tool *tool, const struct arguments *arguments);
 int command_logs(struct tool *tool, const struct arguments *arguments);
+int command_limits(struct tool *tool, const struct arguments *arguments);
+int command_stats(struct tool *tool, const struct arguments *arguments);
 int command_wait(struct tool *tool, const struct arguments *arguments);
 int command_attach(struct tool *tool, const struct arguments *arguments);
 int command_diff(struct tool *tool, const struct arguments *arguments);
@@ -132,6 +138,9 @@ void arguments_clear(struct arguments *arguments);
 
 /* values.c: 0 or -1, *ret set on success only. */
 int value_size(const char *text, int64_t *ret);         /* "64M": bytes, K M G T are powers of 1024 */
+int value_size_or_none(const char *text, int64_t *ret); /* the same, not 0, or "none": 0; so the next two */
+int value_count_or_none(const char *text, int64_t *ret);
+int value_cpus_or_none(const char *text, int64_t *ret); /* at least 0.01 */
 int value_duration(const char *text, int64_t *ret);     /* "1.5s", "200ms", "2m", "1h", "10" (seconds): milliseconds */
 int value_thousandths(const char *text, int64_t *ret);  /* "1.5": 1500 */
 int value_secrets(const char *text, int64_t *ret);      /* "ignore warn refuse hide" */
@@ -156,6 +165,18 @@ void spec_environment_free(char **env);
 
 /* network.c: --network, --allow, --dns, --publish. */
 int spec_set_network(struct sandbox_spec *spec, const struct arguments *arguments, struct sandbox_error **error);
+
+/* limits.c: limits from --memory and so on, with what they point to. 0, or an exit status after the message; limits_clear() in any case. */
+#define LIMITS_IO_MAX 8
+struct limits {
+    struct sandbox_limits limits;
+    int any; /* something was said */
+    struct sandbox_io_limit io[LIMITS_IO_MAX];
+    const struct sandbox_io_limit *list[LIMITS_IO_MAX + 1];
+    char *texts[LIMITS_IO_MAX];
+};
+int limits_take(struct tool *tool, const struct arguments *arguments, struct limits *ret);
+void limits_clear(struct limits *limits);
 
 /* host.c */
 int tool_open_host(struct tool *tool);

@@ -74,6 +74,31 @@ int value_size(const char *text, int64_t *ret)
     return 0;
 }
 
+static int none_or(int (*parse)(const char *, int64_t *), int64_t least, const char *text, int64_t *ret)
+{
+    int64_t value = 0;
+
+    if (strcmp(text, "none") != 0 && (parse(text, &value) || value < least))
+        return -1;
+    *ret = value;
+    return 0;
+}
+
+int value_size_or_none(const char *text, int64_t *ret)
+{
+    return none_or(value_size, 1, text, ret);
+}
+
+int value_count_or_none(const char *text, int64_t *ret)
+{
+    return none_or(value_count, 1, text, ret);
+}
+
+int value_cpus_or_none(const char *text, int64_t *ret)
+{
+    return none_or(value_thousandths, 10, text, ret);
+}
+
 int value_duration(const char *text, int64_t *ret)
 {
     static const struct {
