@@ -87,23 +87,6 @@ static void tell_overrun(struct watch *w, const struct box *b, int64_t lost, con
     tell(w, b, "overrun", wall_ms(), json_pack("{s:I, s:s}", "lost", (json_int_t)lost, "cause", cause));
 }
 
-static json_t *exit_of(const struct sb_watch_event *e)
-{
-    static const char *const kinds[] = { "lost", "exited", "signalled", "deadline", "killed", "oom", "lost" };
-
-    return json_pack("{s:s, s:i, s:i}", "kind", e->kind < SB_ELEMENTS(kinds) ? kinds[e->kind] : "lost", "code", e->code, "signal", e->signal);
-}
-
-static json_t *exec_of(const struct sb_watch_event *e)
-{
-    static const uint8_t none[sizeof e->exec_id];
-    char id[SB_ID_SIZE] = "";
-
-    for (size_t i = 0; memcmp(e->exec_id, none, sizeof none) && i < sizeof none; i++)
-        snprintf(id + 2 * i, 3, "%02x", e->exec_id[i]);
-    return json_string(id);
-}
-
 /* What the kernel counted. */
 static void look_at_limits(struct watch *w, struct box *b)
 {
@@ -121,7 +104,7 @@ static void look_at_limits(struct watch *w, struct box *b)
 /* What init says is from within the sandbox: told, never acted upon. */
 static void tell_inner(struct watch *w, struct box *b, const struct sb_watch_event *e)
 {
-    json_t *exec = exec_of(e);
+    json_t *exec = sb_watch_exec(e);
 
     switch (e->event) {
     case SB_WATCH_STARTED:
@@ -130,13 +113,13 @@ static void tell_inner(struct watch *w, struct box *b, const struct sb_watch_eve
     case SB_WATCH_DAEMON_EXITED:
         if (e->signal == SIGKILL) /* the cause first */
             look_at_limits(w, b);
-        tell(w, b, "daemon-exited", e->wall_ms, exit_of(e));
+        tell(w, b, "daemon-exited", e->wall_ms, sb_watch_exit(e));
         break;
     case SB_WATCH_EXEC_STARTED:
         tell(w, b, "exec-started", e->wall_ms, json_pack("{s:O}", "exec", exec));
         break;
     case SB_WATCH_EXEC_EXITED: {
-        json_t *attributes = exit_of(e);
+        json_t *attributes = sb_watch_exit(e);
 
         if (e->signal == SIGKILL)
             look_at_limits(w, b);
@@ -464,13 +447,31 @@ static void read_folders(struct watch *w)
     }
 }
 
+/* Looks at the counts that are due, and sets the timer for what comes next. */
+static void look_on_time(struct watch *w)
+{
+    int64_t wait = -1, now = sb_now_ms();
+    struct itimerspec soon = { 0 };
+
+    for (struct box *b = w->boxes; b; b = b->next) {
+        if (b->limits.due && now >= b->limits.due)
+            look_at_limits(w, b);
+        if (b->limits.due && (wait < 0 || b->limits.due - now < wait))
+            wait = b->limits.due - now;
+        if (b->again && (wait < 0 || wait > AGAIN_MS))
+            wait = AGAIN_MS;
+    }
+    if (wait < 0)
+        return;
+    soon.it_value = (struct timespec){ .tv_sec = wait / 1000, .tv_nsec = wait % 1000 * 1000000 + 1 };
+    timerfd_settime(w->timer, 0, &soon, NULL);
+}
+
 /* One turn: first what the inits said, then what became of the folders, then those in between. */
 static void turn(struct watch *w)
 {
     struct epoll_event events[32];
     int n = epoll_wait(w->events.fd, events, SB_ELEMENTS(events), 0);
-    struct itimerspec soon = { 0 };
-    int64_t wait = -1, now;
     uint64_t ticks;
 
     for (int i = 0; i < n; i++)
@@ -484,20 +485,7 @@ static void turn(struct watch *w)
     for (struct box *b = w->boxes; b; b = b->next)
         if (b->again)
             look(w, b);
-    now = sb_now_ms();
-    for (struct box *b = w->boxes; b; b = b->next) {
-        if (b->limits.due && now >= b->limits.due)
-            look_at_limits(w, b);
-        if (b->limits.due && (wait < 0 || b->limits.due - now < wait))
-            wait = b->limits.due - now;
-        if (b->again && (wait < 0 || wait > AGAIN_MS))
-            wait = AGAIN_MS;
-    }
-    if (wait >= 0) {
-        soon.it_value.tv_sec = wait / 1000;
-        soon.it_value.tv_nsec = wait > 0 ? wait % 1000 * 1000000 : 1;
-        timerfd_settime(w->timer, 0, &soon, NULL);
-    }
+    look_on_time(w);
 }
 
 static int watch_next(struct sb_events *events, json_t **ret_event, struct sandbox_error **error)
@@ -572,6 +560,7 @@ static int open_watch(struct watch *w, const struct sandbox_events_options *o, s
         return sb_fail(error, SB_ARGS(r == -ENOSPC ? SANDBOX_ELIMIT : sb_code_from_errno(-r), .sys_errno = -r, .phase = "watch",
                                       .hint = "is fs.inotify.max_user_watches used up?"),
                        "the sandboxes can't be watched: %s", strerrordesc_np(-r));
+    look_on_time(w);
     if (w->id && !w->boxes)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOTFOUND, .field = "id"), "there is no sandbox %.12s", w->id);
     return 0;

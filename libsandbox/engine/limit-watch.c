@@ -51,13 +51,15 @@ static int64_t memory_hits(const struct sb_limit_watch *w)
     return sb_read_file(AT_FDCWD, path, 64, &text, NULL) ? 0 : strtoll(text, NULL, 10);
 }
 
-static char *file_of(struct sb_engine *engine, const struct sb_record *record, int controller, const char *v2_name, const char *v1_name)
+static char *file_of(struct sb_engine *engine, const struct sb_record *record, int controller, const char *v2_name, const char *v1_name,
+                     int *ret_polled)
 {
     int v2;
     const char *folder =
         sb_cgroups_folder_of(&engine->cgroups, json_object_get(record->json, "cgroups"), record->id, controller, &v2);
     char *path = NULL;
 
+    *ret_polled |= folder && !v2;
     return folder && asprintf(&path, "%s/%s", folder, v2 ? v2_name : v1_name) >= 0 ? path : NULL;
 }
 
@@ -84,8 +86,8 @@ void sb_limit_watch_start(struct sb_engine *engine, const char *id, struct sb_li
 
     sb_limit_watch_stop(w, inotify, epoll);
     if (!sb_known_load(engine, id, &record, NULL)) {
-        w->memory = file_of(engine, &record, SB_CONTROLLER_MEMORY, "memory.events", "memory.oom_control");
-        w->pids = file_of(engine, &record, SB_CONTROLLER_PIDS, "pids.events", "pids.events");
+        w->memory = file_of(engine, &record, SB_CONTROLLER_MEMORY, "memory.events", "memory.oom_control", &w->polled);
+        w->pids = file_of(engine, &record, SB_CONTROLLER_PIDS, "pids.events", "pids.events", &w->polled);
     }
     sb_record_clear(&record);
     if (w->memory && strstr(w->memory, "/memory.events"))
@@ -101,6 +103,7 @@ void sb_limit_watch_start(struct sb_engine *engine, const char *id, struct sb_li
     w->kills = count(w->memory, "oom_kill");
     w->memory_hits = memory_hits(w);
     w->pids_hits = count(w->pids, "max");
+    w->due = w->polled ? sb_now_ms() + SPACE_MS : 0;
 }
 
 void sb_limit_watch_stop(struct sb_limit_watch *w, int inotify, int epoll)
@@ -151,6 +154,8 @@ void sb_limit_watch_look(struct sb_limit_watch *w, struct sb_limit_news *ret)
         w->kills = kills;
     ret->memory_hits = hits(now, memory_hits(w), &w->memory_hits, &w->told_memory, &w->due);
     ret->pids_hits = hits(now, count(w->pids, "max"), &w->pids_hits, &w->told_pids, &w->due);
+    if (w->polled && !w->due)
+        w->due = now + SPACE_MS;
 }
 
 json_t *sb_limit_watch_record(struct sb_engine *engine, const char *id, char **text)

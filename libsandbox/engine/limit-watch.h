@@ -12,6 +12,7 @@ struct sb_limit_watch {
     int oom;             /* v1: an eventfd that the kernel writes; -1: none */
     int64_t kills, memory_hits, pids_hits; /* told of so far */
     int64_t told_memory, told_pids;        /* on sb_now_ms() */
+    int polled;          /* v1 tells nobody of its hits: they are looked at once a second */
     int64_t due;         /* when to look again; 0: when the kernel says something */
 };
 #define SB_LIMIT_WATCH_INIT { .memory_wd = -1, .pids_wd = -1, .oom = -1 }
@@ -29,5 +30,10 @@ void sb_limit_watch_look(struct sb_limit_watch *w, struct sb_limit_news *ret);
 void sb_limit_watch_heard(struct sb_limit_watch *w);
 /* The limits in its record, when they are others than *text, which is made what they are (malloc'ed; NULL at first: then nothing is new). */
 json_t *sb_limit_watch_record(struct sb_engine *engine, const char *id, char **text);
+
+/* ---- watch-json.c ---- */
+/* New references: how something ended; which exec, "" where it isn't known. */
+json_t *sb_watch_exit(const struct sb_watch_event *e);
+json_t *sb_watch_exec(const struct sb_watch_event *e);
 
 #endif

@@ -7,7 +7,9 @@
  *   rtflood N       N processes that signal pid 1 for ever  fdhold S      a grandchild holds stdout for S seconds
  *   opens           opens files until it can't              leader S      a descendant whose main thread has ended, for S seconds
  *   daemonise S     a descendant in a session of its own    closein       closes stdin at once, lives on for a second
- *   flood           writes to stdout for ever               segv          ends by SIGSEGV */
+ *   flood           writes to stdout for ever               segv          ends by SIGSEGV
+ *   touch N         takes N MiB of memory and ends          hold N        takes them, and sleeps
+ *   children N      starts up to N children, says how many, and ends them */
 #include "guest.h"
 
 #include <errno.h>
@@ -77,6 +79,47 @@ static void fill(int fd)
     while (write(fd, block, sizeof block) > 0)
         ;
     held(lseek(fd, 0, SEEK_END), errno);
+}
+
+static int touch(long n)
+{
+    char *p = mmap(NULL, (size_t)n << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (p == MAP_FAILED)
+        return 3;
+    memset(p, 1, (size_t)n << 20);
+    ready();
+    return 0;
+}
+
+static int hold(long n)
+{
+    int r = touch(n);
+
+    sleep(1000);
+    return r;
+}
+
+static int children(long n)
+{
+    pid_t pids[256];
+    long made = 0;
+
+    for (; made < n && made < 256; made++) {
+        pids[made] = fork();
+        if (pids[made] < 0)
+            break;
+        if (pids[made] == 0)
+            for (;;)
+                pause();
+    }
+    printf("%ld\n", made);
+    fflush(stdout);
+    for (long i = 0; i < made; i++)
+        kill(pids[i], SIGKILL);
+    while (wait(NULL) > 0)
+        ;
+    return 0;
 }
 
 static int memfd_bomb(long n)
@@ -301,7 +344,7 @@ int main(int argc, char **argv)
         { "fork", fork_bomb }, { "mem", memory_bomb }, { "memfd", memfd_bomb }, { "shm", shm_bomb }, { "pipes", pipe_bomb },
         { "orphans", orphans }, { "zombies", zombies }, { "floodstop", flood_stop }, { "flicker", flicker }, { "rtflood", signal_flood },
         { "fdhold", hold_stdout }, { "daemonise", daemonise }, { "leader", without_leader }, { "opens", open_many },
-        { "closein", close_stdin }, { "flood", flood }, { "segv", crash },
+        { "closein", close_stdin }, { "flood", flood }, { "segv", crash }, { "touch", touch }, { "hold", hold }, { "children", children },
     };
 
     guest_only_in_a_sandbox();
