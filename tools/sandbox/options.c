@@ -256,7 +256,8 @@ int options_parse(struct tool *tool, const struct command *command, int argc, ch
 {
     struct arguments a = { .grace_ms = 10000, .signal = 9, .tail = -1,
                            .memory_max = -1, .swap_max = -1, .pids_max = -1, .cpu_max = -1, .cpu_weight = -1, .files_max = -1 };
-    const char ***const lists[] = { &a.labels, &a.env, &a.mounts, &a.capabilities, &a.io, &a.secret_patterns, &a.allowed, &a.dns, &a.publish, &a.operands, &a.argv };
+    const char ***const lists[] = { &a.labels, &a.env, &a.mounts, &a.capabilities, &a.io, &a.secret_patterns, &a.allowed, &a.dns, &a.publish,
+                                       &a.operands, &a.argv };
     int i = 0, status = 0;
 
     for (size_t l = 0; l < TOOL_ELEMENTS(lists); l++)
