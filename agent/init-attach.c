@@ -104,6 +104,8 @@ void ag_attach_ended(struct ag_slot *s)
             a->fd = ag_forget(a->fd);
             a->kind = FREE;
         }
+    if (s->quiet)
+        return;
     if (s->daemon) {
         ag_loop.daemon_end = s->end;
         return;

@@ -86,6 +86,7 @@ void ag_on_dialed(struct ag_slot *s)
         ag_fail(s, SB_STEP_DIAL, error);
     } else {
         fcntl(s->dial_fd, F_SETFL, 0); /* the caller's descriptor is blocking */
+        ag_life_dialed(s->dial_fd);
         ag_reply(s, &r, s->dial_fd);
     }
     ag_end_dial(s);

@@ -33,12 +33,12 @@ void ag_events_start(void)
 
     queue.kept = fstat(SB_FD_EVENTS, &st) == 0 && S_ISSOCK(st.st_mode);
     if (queue.kept)
-        ag_watch(SB_FD_EVENTS, ON_EVENTS, 0, 0); /* its hang-up */
+        ag_watch(SB_FD_EVENTS, ON_EVENTS, 0, EPOLLIN); /* and its hang-up */
 }
 
 static void await_room(int wanted)
 {
-    struct epoll_event e = { .events = wanted ? EPOLLOUT : 0, .data.u64 = (uint64_t)ON_EVENTS << 32 };
+    struct epoll_event e = { .events = wanted ? EPOLLIN | EPOLLOUT : EPOLLIN, .data.u64 = (uint64_t)ON_EVENTS << 32 };
 
     epoll_ctl(ag_loop.epoll, EPOLL_CTL_MOD, SB_FD_EVENTS, &e);
 }
@@ -64,10 +64,27 @@ static void tell(const struct sb_ring_event *event)
     queue.events[(queue.first + queue.n++) % QUEUE] = *event;
 }
 
+/* keeper's requests are few; who is flooded by it serves others in between. */
+static void take_request(void)
+{
+    int fds[4];
+    size_t n_fds;
+    ssize_t n = ag_receive(SB_FD_EVENTS, ag_loop.buffer, sizeof ag_loop.buffer, fds, &n_fds);
+
+    for (size_t i = 0; i < n_fds; i++)
+        sb_close(fds[i]);
+    if (n > 0)
+        ag_life_request(n);
+}
+
 void ag_on_events(uint32_t events)
 {
     if (events & (EPOLLHUP | EPOLLERR))
         _exit(0);
+    if (events & EPOLLIN)
+        take_request();
+    if (!queue.n)
+        return;
     while (queue.n) {
         int r = send_one(&queue.events[queue.first]);
 
@@ -98,6 +115,19 @@ void ag_event_started(const struct ag_slot *s)
 {
     struct sb_ring_event event = event_of(s, SB_EVENT_STARTED);
 
+    if (!s->quiet)
+        tell(&event);
+}
+
+void ag_event_life(uint32_t type, uint64_t number, const struct ag_slot *s)
+{
+    struct sb_ring_event event = { .type = htole32(type), .max_bytes = htole64(number), .code = -1 };
+
+    if (s) {
+        memcpy(event.exec_id, s->exec_id, sizeof event.exec_id);
+        event.kind = htole32(s->end.kind);
+        event.code = (int32_t)htole32((uint32_t)s->end.code);
+    }
     tell(&event);
 }
 
@@ -105,6 +135,10 @@ void ag_event_ended(const struct ag_slot *s)
 {
     struct sb_ring_event event = event_of(s, SB_EVENT_ENDED);
 
+    if (s->quiet) {
+        ag_event_life(SB_EVENT_HEALTH, 0, s);
+        return;
+    }
     event.kind = htole32(s->end.kind);
     event.code = (int32_t)htole32((uint32_t)s->end.code);
     event.signal = (int32_t)htole32((uint32_t)s->end.signal);
@@ -116,7 +150,7 @@ void ag_event_ended(const struct ag_slot *s)
 
 void ag_event_failed(const struct ag_slot *s, int sys_errno)
 {
-    struct sb_ring_event event = event_of(s, SB_EVENT_ENDED);
+    struct sb_ring_event event = event_of(s, s->quiet ? SB_EVENT_HEALTH : SB_EVENT_ENDED);
 
     event.code = (int32_t)htole32((uint32_t)-1);
     event.sys_errno = (int32_t)htole32((uint32_t)sys_errno);

@@ -213,7 +213,7 @@ void ag_files_start(struct ag_slot *s, const struct sb_request *q, const int *fd
         ag_fail(s, SB_STEP_BUSY, EAGAIN);
         return;
     }
-    if (ag_loop.plan->flags & SB_PLAN_CGROUP) {
+    if (ag_loop.plan->flags & SB_PLAN_CGROUP && !ag_loop.paused) { /* what is halted is in the leaves */
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = SB_FD_CGROUP_EXEC;
     }

@@ -42,6 +42,7 @@ struct ag_slot {
     int64_t journal_max;    /* 0: none */
     int journal;            /* it has one, and counts for SB_JOURNALS_MAX */
     struct ag_slot *target; /* attached: the exec's own slot */
+    int quiet;              /* a health check: keeper alone hears of it, and nothing of it outlives it */
 };
 
 struct ag_loop {
@@ -58,6 +59,7 @@ struct ag_loop {
     unsigned long execs;
     int terminals; /* /dev/pts, as it was before anything ran inside */
     int64_t stop_until; /* 0: no bound */
+    int paused; /* enum sb_pause */
     int64_t deaf_until; /* no descriptor was left for who connects; 0: it listens */
     size_t top;         /* slots from here on are free, and their memory untouched: a fork copies what was touched */
     struct ag_slot slots[AG_SLOTS];
@@ -76,6 +78,24 @@ void ag_reply(struct ag_slot *s, const struct sb_reply *r, int fd);
 void ag_fail(struct ag_slot *s, enum sb_start_step step, int sys_errno);
 size_t ag_count_kind(enum ag_slot_kind kind);
 
+/* A free slot for a connection (-1: for none); NULL: there is none. */
+struct ag_slot *ag_take_slot(int fd);
+/* SIGTERM to the daemon, and the end when it has ended. */
+void ag_shut_down(const struct sb_request *q);
+
+/* ---- init-life.c: pause, and what keeper asks for ---- */
+/* A request from keeper, in ag_loop.buffer. */
+void ag_life_request(ssize_t size);
+/* SB_REQUEST_START is about to be done: it may be asked for again. The descriptors stay the caller's. */
+void ag_life_remember(const struct sb_request *q, const int *fds, size_t n_fds);
+/* SB_REQUEST_PAUSE */
+void ag_pause(struct ag_slot *s, const struct sb_request *q);
+void ag_resume(void); /* what isn't paused stays as it is */
+/* Once a turn: is anything under way that was asked for from outside? */
+void ag_life_turn(int busy);
+/* A connected socket is handed out. */
+void ag_life_dialed(int fd);
+
 /* ---- init-run.c ---- */
 /* SB_REQUEST_EXEC and SB_REQUEST_START; the descriptors stay the caller's. */
 void ag_start(struct ag_slot *s, const struct sb_request *q, int *fds, size_t n_fds, int daemon);
@@ -88,7 +108,7 @@ void ag_kill_on(struct ag_slot *s);
 void ag_settle(struct ag_slot *s);
 static inline int ag_is_exec(const struct ag_slot *s) /* one that runs */
 {
-    return !s->daemon && (s->kind == STARTING || s->kind == RUNNING || s->kind == KILLING);
+    return !s->daemon && !s->quiet && (s->kind == STARTING || s->kind == RUNNING || s->kind == KILLING);
 }
 uint32_t ag_count_execs(void);
 struct ag_slot *ag_daemon_slot(void); /* NULL: none lives */
@@ -103,6 +123,8 @@ void ag_event_ended(const struct ag_slot *s);       /* by s->end */
 void ag_event_failed(const struct ag_slot *s, int sys_errno); /* after it was said to start */
 /* Hands the read ends to keeper. 0 or -errno: then there is no journal. */
 int ag_event_journal(const struct ag_slot *s, const int ends[2]);
+/* Of the sandbox's life, with a number or the end of a health check. */
+void ag_event_life(uint32_t type, uint64_t number, const struct ag_slot *s);
 void ag_on_events(uint32_t events);
 
 /* ---- init-leaf.c ---- */
@@ -158,6 +180,8 @@ void ag_outer_give(struct ag_slot *s, const struct sb_request *q);
 void ag_watch_begin(struct ag_slot *s, const struct sb_request *q);
 /* Something happened; s (NULL: none) is the exec or daemon that it happened to. */
 void ag_tell(enum sb_watch_what what, const struct ag_slot *s);
+/* As keeper says. */
+void ag_tell_note(enum sb_watch_what what, int code);
 /* A watcher's connection takes more. */
 void ag_watch_more(struct ag_slot *s);
 

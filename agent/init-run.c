@@ -155,6 +155,12 @@ void ag_on_exit_of(struct ag_slot *s, int status, const struct rusage *usage)
         ag_kill_on(s);
         return;
     }
+    if (s->quiet) { /* what it left behind ends with it */
+        s->kind = KILLING;
+        s->kill_until = sb_now_ms() + AG_KILL_MS;
+        ag_kill_on(s);
+        return;
+    }
     finish(s);
 }
 

@@ -67,13 +67,13 @@ void ag_watch_more(struct ag_slot *s)
     send_all(s);
 }
 
-void ag_tell(enum sb_watch_what what, const struct ag_slot *s)
+static void tell(enum sb_watch_what what, const struct ag_slot *s, int code)
 {
     struct sb_watch_event *event = &kept[told % KEPT];
     struct timespec now;
 
     clock_gettime(CLOCK_REALTIME, &now);
-    *event = (struct sb_watch_event){ .type = SB_REPLY_EVENT, .event = what, .code = -1,
+    *event = (struct sb_watch_event){ .type = SB_REPLY_EVENT, .event = what, .code = code,
                                 .wall_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 };
     if (s && !s->daemon)
         memcpy(event->exec_id, s->exec_id, sizeof event->exec_id);
@@ -86,6 +86,17 @@ void ag_tell(enum sb_watch_what what, const struct ag_slot *s)
     for (size_t i = 0; i < ag_loop.top; i++)
         if (ag_loop.slots[i].kind == WATCHING && !ag_loop.slots[i].blocked)
             send_all(&ag_loop.slots[i]);
+}
+
+void ag_tell(enum sb_watch_what what, const struct ag_slot *s)
+{
+    if (!s || !s->quiet)
+        tell(what, s, -1);
+}
+
+void ag_tell_note(enum sb_watch_what what, int code)
+{
+    tell(what, NULL, code);
 }
 
 void ag_watch_begin(struct ag_slot *s, const struct sb_request *q)

@@ -181,7 +181,8 @@ static void tell_status(struct ag_slot *s, uint32_t flags)
                           .daemon = (uint32_t)ag_loop.daemon_state,
                           .starts = ag_loop.daemon_starts,
                           .code = ag_loop.daemon_code,
-                          .signal = ag_loop.daemon_signal };
+                          .signal = ag_loop.daemon_signal,
+                          .paused = (uint32_t)ag_loop.paused };
 
     r.execs = ag_count_execs();
     ag_reply(s, &r, -1);
@@ -189,7 +190,7 @@ static void tell_status(struct ag_slot *s, uint32_t flags)
         ag_reply_ids(s);
 }
 
-static void shut_down(const struct sb_request *q)
+void ag_shut_down(const struct sb_request *q)
 {
     struct ag_slot *d = ag_daemon_slot();
 
@@ -202,6 +203,7 @@ static void shut_down(const struct sb_request *q)
     ag_loop.stop_until = q->timeout_ms >= 0 ? ag_after(q->timeout_ms) : 0;
     d->sent_signal = SIGTERM;
     kill(d->pid, SIGTERM);
+    ag_resume(); /* or it could not end by itself */
 }
 
 static void on_request(struct ag_slot *s)
@@ -219,16 +221,21 @@ static void on_request(struct ag_slot *s)
         ag_send_signal(s, q);
     } else if (s->kind != IDLE) {
         drop_connection(s); /* one thing at a time */
+    } else if (ag_loop.paused && (q->type == SB_REQUEST_EXEC || q->type == SB_REQUEST_START)) {
+        ag_fail(s, SB_STEP_PAUSED, EBUSY);
     } else if (q->type == SB_REQUEST_EXEC) {
         if (ag_loop.started)
             ag_start(s, q, fds, n_fds, 0);
         else
             ag_fail(s, SB_STEP_STATE, ESRCH);
     } else if (q->type == SB_REQUEST_START && q->argc) {
+        ag_life_remember(q, fds, n_fds);
         ag_start(s, q, fds, n_fds, 1);
     } else if (q->type == SB_REQUEST_START) {
-        if (!ag_loop.started)
+        if (!ag_loop.started) {
             ag_tell(SB_WATCH_STARTED, NULL);
+            ag_event_life(SB_EVENT_BEGUN, 0, NULL);
+        }
         ag_loop.started = 1;
         ag_reply(s, &(struct sb_reply){ .type = SB_REPLY_DONE }, -1);
     } else if (q->type == SB_REQUEST_DIAL) {
@@ -243,7 +250,9 @@ static void on_request(struct ag_slot *s)
     } else if (q->type == SB_REQUEST_OUTER) {
         ag_outer_give(s, q);
     } else if (q->type == SB_REQUEST_SHUTDOWN) {
-        shut_down(q);
+        ag_shut_down(q);
+    } else if (q->type == SB_REQUEST_PAUSE) {
+        ag_pause(s, q);
     } else if (q->type == SB_REQUEST_DETACH) {
         ag_hold(s, q, fds, n_fds);
     } else if (q->type == SB_REQUEST_TERMINAL_BACK) {
@@ -297,8 +306,21 @@ static void on_no_descriptor(void)
     ag_loop.spare = fcntl(SB_FD_NULL, F_DUPFD_CLOEXEC, 3);
 }
 
+struct ag_slot *ag_take_slot(int fd)
+{
+    for (size_t i = 0; i < AG_SLOTS; i++)
+        if (ag_loop.slots[i].kind == FREE) {
+            ag_loop.slots[i] = (struct ag_slot){ .kind = IDLE, .fd = fd, .status_fd = -1, .dial_fd = -1, .leaf = -1, .pin = -1, .terminal = -1 };
+            if (i >= ag_loop.top)
+                ag_loop.top = i + 1;
+            return &ag_loop.slots[i];
+        }
+    return NULL;
+}
+
 static void on_connect(void)
 {
+    struct ag_slot *s;
     struct ucred peer;
     socklen_t size = sizeof peer;
     int fd = accept_one();
@@ -311,23 +333,21 @@ static void on_connect(void)
         sb_close(fd); /* somebody inside got hold of our socket */
         return;
     }
-    for (size_t i = 0; i < AG_SLOTS; i++)
-        if (ag_loop.slots[i].kind == FREE) {
-            ag_loop.slots[i] = (struct ag_slot){ .kind = IDLE, .fd = fd, .status_fd = -1, .dial_fd = -1, .leaf = -1, .pin = -1, .terminal = -1 };
-            if (i >= ag_loop.top)
-                ag_loop.top = i + 1;
-            on_request(&ag_loop.slots[i]); /* it has often been sent by now */
-            if (ag_loop.slots[i].fd == fd)
-                ag_watch(fd, ON_CONNECTION, i, EPOLLIN);
-            return;
-        }
-    turn_away(fd);
+    s = ag_take_slot(fd);
+    if (!s) {
+        turn_away(fd);
+        return;
+    }
+    on_request(s); /* it has often been sent by now */
+    if (s->fd == fd)
+        ag_watch(fd, ON_CONNECTION, (size_t)(s - ag_loop.slots), EPOLLIN);
 }
 
 /* Does what is due; then for how long epoll may wait. */
 static int run_timers(void)
 {
     int64_t now = sb_now_ms(), next = ag_loop.stopping && ag_loop.stop_until ? ag_loop.stop_until : -1;
+    int busy = 0;
 
     if (next >= 0 && now >= next)
         _exit(0);
@@ -340,9 +360,12 @@ static int run_timers(void)
     for (struct ag_slot *s = ag_loop.slots; s < ag_loop.slots + ag_loop.top; s++) {
         if (s->kind != FREE && s->until && now >= s->until)
             on_deadline(s);
+        busy |= s->kind == DIALING || s->kind == SERVING ||
+                ((s->kind == STARTING || s->kind == RUNNING || s->kind == KILLING) && !s->daemon && !s->quiet);
         if (s->kind != FREE && s->until && (next < 0 || s->until < next))
             next = s->until;
     }
+    ag_life_turn(busy);
     return sb_left_ms(next);
 }
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What keeper's parts share: keeper.c (start and end), keeper-pump.c (the loop), keeper-journal.c (the output of single execs). */
+ * What keeper's parts share: keeper.c (start and end), keeper-pump.c (the loop), keeper-journal.c (the output of single execs),
+ * keeper-life.c (how long the sandbox lives). */
 #ifndef SB_AGENT_KEEPER_LOOP_H
 #define SB_AGENT_KEEPER_LOOP_H
 
+#include <life-plan.h>
 #include <plan.h>
 #include <poll.h>
 #include <signal.h>
@@ -12,7 +14,8 @@
 enum { AG_KEEPER_PIPE_BYTES = 1 << 20 };
 
 /* Places in the poll set; the journals' pairs of pipes come behind. */
-enum { IN_OUT, IN_ERR, IN_EVENTS, IN_SIGNAL, IN_COUNT, IN_ALL = IN_COUNT + 2 * SB_JOURNALS_MAX };
+enum { IN_OUT, IN_ERR, IN_EVENTS, IN_SIGNAL, IN_COUNT, IN_ALL = IN_COUNT + 2 * SB_JOURNALS_MAX,
+       IN_TTL = IN_ALL, IN_TOTAL };
 
 /* A ring with what is to be said in it. */
 struct ag_sink {
@@ -34,8 +37,32 @@ struct ag_journal {
     uint64_t order;           /* of its begin */
 };
 
+/* Times are on sb_now_ms(), 0: never. */
+struct ag_life {
+    int given; /* there is a plan */
+    struct sb_life plan;
+    char blob[SB_REQUEST_INLINE]; /* of the health check */
+    int init;                     /* pidfd; -1: not told */
+    int paused;
+    int64_t begun_at; /* the daemon's start, or the sandbox's */
+    uint32_t restarts;
+    int64_t restart_at, backoff_ms;
+    int64_t attempt_until; /* it was asked for: a start is ours until then */
+    int health;
+    int passed; /* one check did, since the start */
+    uint32_t failures;
+    uint64_t check_number;
+    int64_t check_at, check_until; /* the next; an end of the one under way */
+    int64_t idle_at;               /* when to ask */
+    int end;                       /* enum sb_watch_what: why it ends; 0: it does not */
+    int64_t kill_at;
+    int unwritten; /* the file "state" */
+    int64_t write_at; /* not before */
+};
+
 struct ag_keeper {
-    struct pollfd in[IN_ALL]; /* fd -1: ended */
+    struct pollfd in[IN_TOTAL]; /* fd -1: ended */
+    struct ag_life life;
     int folder, durable;
     struct ag_sink log;
     struct ag_ring exits;
@@ -47,7 +74,7 @@ struct ag_keeper {
     pid_t stage;
     int alone; /* no child is left */
     siginfo_t stage_info, init_info;
-    char buffer[SB_RING_RECORD_MAX];
+    _Alignas(8) char buffer[SB_RING_RECORD_MAX];
 };
 
 /* ---- keeper-pump.c ---- */
@@ -60,6 +87,18 @@ int ag_sink_say_dropped(struct ag_sink *sink);
 void ag_sink_output(struct ag_sink *sink, int which, const void *data, size_t size);
 /* Reads one end until nothing is there now, but not for ever. */
 void ag_keeper_drain(struct ag_keeper *k, int which);
+
+/* ---- keeper-life.c ---- */
+/* Reads what was asked for. */
+void ag_lifetime_start(struct ag_keeper *k);
+/* The same, because the library says that it has changed. */
+void ag_lifetime_again(struct ag_keeper *k);
+/* What init said; descriptors that it takes are -1 then. */
+void ag_lifetime_event(struct ag_keeper *k, const struct sb_ring_event *event, int *fds, size_t n_fds);
+/* Does what is due. */
+void ag_lifetime_turn(struct ag_keeper *k);
+/* When that is next, on sb_now_ms(); -1: never. */
+int64_t ag_lifetime_next(const struct ag_keeper *k);
 
 /* ---- keeper-journal.c ---- */
 /* Removes what an earlier run left. */

@@ -11,6 +11,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -91,6 +92,7 @@ static void take_event(struct ag_keeper *k, const struct sb_ring_event *event, i
         ag_journal_begin(k, event, SB_TAKE_FD(fds[0]), SB_TAKE_FD(fds[1]));
         return;
     }
+    ag_lifetime_event(k, event, fds, n_fds);
     if (type != SB_EVENT_STARTED && type != SB_EVENT_ENDED)
         return;
     k->exits_unsynced |= ag_ring_append(&k->exits, SB_RING_EVENT, ag_wall_ns(), event, sizeof *event) == 0;
@@ -180,10 +182,13 @@ static void pump_daemon(struct ag_keeper *k, int which)
 
 static void reap(struct ag_keeper *k)
 {
-    char ignored[1024];
+    struct signalfd_siginfo signals[8];
+    ssize_t n;
 
-    while (read(k->in[IN_SIGNAL].fd, ignored, sizeof ignored) > 0)
-        ;
+    while ((n = read(k->in[IN_SIGNAL].fd, signals, sizeof signals)) > 0)
+        for (size_t i = 0; i < (size_t)n / sizeof *signals; i++)
+            if (signals[i].ssi_signo == SIGUSR1)
+                ag_lifetime_again(k);
     for (;;) {
         siginfo_t info = { 0 };
 
@@ -251,15 +256,21 @@ void ag_keeper_run(struct ag_keeper *k)
     int64_t deadline = -1;
 
     while (!is_over(k)) {
-        int was_alone = k->alone, ready = poll(k->in, IN_ALL, sb_left_ms(deadline));
+        int64_t next = deadline >= 0 ? deadline : ag_lifetime_next(k);
+        int was_alone = k->alone, ready = poll(k->in, IN_TOTAL, sb_left_ms(next));
 
         if (deadline >= 0 && sb_left_ms(deadline) == 0) {
             pump_rest(k);
             return;
         }
-        if (ready <= 0)
+        if (ready < 0)
             continue; /* EINTR can't be: all is blocked; ENOMEM passes */
-        turn(k);
+        if (ready > 0)
+            turn(k);
+        if (!k->alone)
+            ag_lifetime_turn(k);
+        if (!ready)
+            continue;
         if (k->in[IN_SIGNAL].revents)
             reap(k);
         if (k->alone && !was_alone)

@@ -82,6 +82,7 @@ static int make_channels(int ret_in[IN_COUNT], int ret_ends[3])
         return -errno;
     sigemptyset(&all);
     sigaddset(&all, SIGCHLD);
+    sigaddset(&all, SIGUSR1);
     signal(SIGCHLD, SIG_DFL);
     ret_in[IN_SIGNAL] = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
     if (ret_in[IN_SIGNAL] < 0)
@@ -202,6 +203,7 @@ int ag_keeper_main(int argc, char **argv)
         kill(k.stage, SIGKILL);
         return AG_KEEPER_NO_START;
     }
+    ag_lifetime_start(&k);
     reserve_room();
     ag_keeper_run(&k);
     ag_journals_end(&k);

@@ -15,7 +15,8 @@
  *   8   write end of the daemon's stdout: a blocking pipe of up to 1 MiB
  *   9   write end of the daemon's stderr
  *   10  a SOCK_SEQPACKET socket, non-blocking, for init: one struct sb_ring_event a datagram, with the read ends of two pipes for a journal.
- *       Starts and ends go into the ring "exits", durably where DURABLE is 1. Keeper never answers; init ends when it hangs up.
+ *       Starts and ends go into the ring "exits", durably where DURABLE is 1. Keeper answers none of them, and asks for
+ *       things of its own (keeper-life.c): one struct sb_request a datagram. init ends when it hangs up.
  *
  * What stage and init have to see to:
  *  - stage clones init with CLONE_PARENT, so that keeper is init's parent, and with no other child that way.

@@ -15,6 +15,7 @@
  * This program is single-threaded, does nothing else, and ends: so failing means telling why and exiting. */
 #include "stage.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
@@ -181,8 +182,17 @@ static void give_cgroups(const struct ag_stage *s)
     if (!(s->plan->flags & SB_PLAN_CGROUP) || s->plan->map.privilege != SB_PRIVILEGE_SUBIDS)
         return;
     for (int fd = SB_FD_CGROUP_TOP; fd <= SB_FD_CGROUP_DAEMON; fd++)
-        if (fchownat(fd, "cgroup.procs", id, (gid_t)-1, AT_SYMLINK_NOFOLLOW) < 0)
+        if (fchownat(fd, "cgroup.procs", id, (gid_t)-1, AT_SYMLINK_NOFOLLOW) < 0 ||
+            (fd != SB_FD_CGROUP_TOP && fchownat(fd, "cgroup.freeze", id, (gid_t)-1, AT_SYMLINK_NOFOLLOW) < 0))
             ag_die("cgroup", errno, "the cgroups can't be given to init");
+}
+
+/* For the case that init doesn't end when it should: keeper knows it by this, whatever init says later. */
+static void tell_keeper(int pidfd)
+{
+    const struct sb_ring_event event = { .type = htole32(SB_EVENT_INIT) };
+
+    (void)ag_send(SB_FD_EVENTS, &event, sizeof event, pidfd, MSG_DONTWAIT); /* without a keeper it is no socket */
 }
 
 static void clone_child(struct ag_stage *s)
@@ -208,6 +218,7 @@ static void clone_child(struct ag_stage *s)
     if (pid == 0)
         ag_child_main(s);
     message.pid = (int32_t)pid;
+    tell_keeper(pidfd);
     send_control(&message, pidfd);
 }
 

@@ -222,11 +222,16 @@ static int index_of(const char *const *names, size_t n, const char *name)
 static int read_argv(const json_t *list, char ***ret_argv)
 {
     size_t n = json_array_size(list);
-    char **argv = json_is_array(list) && n <= SB_ARGV_MAX ? calloc(n + 1, sizeof *argv) : NULL;
+    char **argv;
 
+    errno = EINVAL;
+    argv = json_is_array(list) && n <= SB_ARGV_MAX ? calloc(n + 1, sizeof *argv) : NULL;
     for (size_t i = 0; argv && i < n; i++)
         if (!(argv[i] = sb_json_get_bytes(json_array_get(list, i)))) {
+            int saved = errno;
+
             free_argv(argv);
+            errno = saved;
             return -1;
         }
     *ret_argv = argv;
@@ -236,13 +241,17 @@ static int read_argv(const json_t *list, char ***ret_argv)
 static int read_health(struct sandbox_spec *spec, const char *key, const json_t *value, struct sandbox_error **error)
 {
     struct sandbox_health_options o = SANDBOX_HEALTH_OPTIONS_INIT;
-    SB_FREE char *user = json_is_object(value) ? sb_json_get_bytes(json_object_get(value, "user")) : NULL;
+    SB_FREE char *user = sb_json_get_bytes(json_object_get(value, "user"));
     int64_t retries = sb_json_int(value, "retries", -1);
     char **argv;
     int r;
 
-    if (!user || json_object_size(value) != 7 || retries < 0 || retries > INT32_MAX || read_argv(json_object_get(value, "argv"), &argv))
+    if (!user)
+        return errno == ENOMEM ? no_memory(error) : wrong(key, error);
+    if (json_object_size(value) != 7 || retries < 0 || retries > INT32_MAX)
         return wrong(key, error);
+    if (read_argv(json_object_get(value, "argv"), &argv))
+        return errno == ENOMEM ? no_memory(error) : wrong(key, error);
     o.interval_ms = sb_json_int(value, "interval_ms", -1);
     o.timeout_ms = sb_json_int(value, "timeout_ms", -1);
     o.start_period_ms = sb_json_int(value, "start_period_ms", -1);

@@ -357,6 +357,9 @@ static int give(const char *folder, int top, const struct sb_idmap *map, struct 
         return sb_fail_errno(error, ENAMETOOLONG, "cgroup", "%s can't be given to the sandbox", folder);
     if ((top && chown(folder, uid, gid) < 0) || chown(path, uid, gid) < 0)
         return sb_fail_errno(error, errno, "cgroup", "%s can't be given to the sandbox", path);
+    /* init pauses what is in the leaves; a kernel before 5.2 has no such file, and then it does that by signals */
+    if (!top && snprintf(path, sizeof path, "%s/cgroup.freeze", folder) < (int)sizeof path && chown(path, uid, gid) < 0 && errno != ENOENT)
+        return sb_fail_errno(error, errno, "cgroup", "%s can't be given to the sandbox", path);
     return 0;
 }
 

@@ -147,6 +147,8 @@ static int fill_record(struct sb_engine *engine, const struct sandbox_spec *spec
     json_object_set_new(record->json, "map", map_to_json(&record->map));
     json_object_set_new(record->json, "owner", sb_identity_to_json(&engine->self));
     json_object_set_new(record->json, "spec", sb_spec_to_json(spec));
+    if (sb_lifetime_set(engine, record, spec->life.ttl_ms))
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
     return sb_record_set_limits(record, &record->spec->limits, error);
 }
 
@@ -186,6 +188,8 @@ static int prepare(struct create *c, const struct sandbox_spec *spec, struct san
         r = sb_key_claim(engine, spec->idempotency_key, id, error); /* before the name, which both would want */
     if (!r && spec->name)
         r = sb_name_claim(engine, spec->name, id, error);
+    if (!r)
+        r = sb_lifetime_enter(engine, &c->record, error);
     if (!r)
         r = sb_launch_begin(engine, &c->record, &c->launch, error);
     return r;
@@ -333,12 +337,10 @@ int sb_engine_create(struct sb_driver *driver, const struct sandbox_spec *spec, 
     c->op.fd = epoll_create1(EPOLL_CLOEXEC);
     if (c->wake < 0 || c->op.fd < 0 || epoll_ctl(c->op.fd, EPOLL_CTL_ADD, c->wake, &e) < 0)
         r = sb_fail_errno(error, errno, "create", "no descriptor");
-    else if (sb_lifetime_check(spec, NULL))
-        r = sb_lifetime_check(spec, error);
-    else if (spec->idempotency_key)
-        r = begin_with_key(c, spec, error);
     else
-        r = check_mounts(c->engine, spec, error);
+        r = sb_lifetime_check(spec, error);
+    if (!r)
+        r = spec->idempotency_key ? begin_with_key(c, spec, error) : check_mounts(c->engine, spec, error);
     if (!r && !spec->idempotency_key)
         r = launch(c, spec, error);
     if (r) {

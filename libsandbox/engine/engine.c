@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Opening a state root, and the driver table of this kernel. */
 #include "engine.h"
+#include "lifetime.h"
 #include "scope.h"
 
 #include <errno.h>
@@ -43,6 +44,7 @@ static void engine_free(struct sb_driver *driver)
     sb_close(engine->trash);
     sb_close(engine->volumes);
     sb_close(engine->owners);
+    sb_close(engine->timers);
     sb_close(engine->root);
     sb_close(engine->null);
     pthread_mutex_destroy(&engine->lock);
@@ -126,6 +128,9 @@ static const struct sb_driver_ops driver_ops = {
     .file = sb_engine_file,
     .folder_open = sb_engine_folder_open,
     .doctor = sb_engine_doctor,
+    .pause = sb_engine_pause,
+    .resume = sb_engine_resume,
+    .extend = sb_engine_extend,
     .upload = sb_engine_upload,
     .download = sb_engine_download,
     .set_limits = sb_engine_set_limits,
@@ -199,7 +204,8 @@ static int open_folders(struct sb_engine *engine, struct sandbox_error **error)
                     { "trash", &engine->trash },
                     { "volumes", &engine->volumes },
                     { "owners", &engine->owners },
-                    { "networks", &engine->networks } };
+                    { "networks", &engine->networks },
+                    { "timers", &engine->timers } };
 
     for (size_t i = 0; i < SB_ELEMENTS(folders); i++) {
         *folders[i].fd = sb_open_dir(engine->root, folders[i].name, 0700);
@@ -233,7 +239,7 @@ int sb_engine_open(const char *root, const char *agent_dir, const struct sandbox
     if (!engine)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
     engine->driver.ops = &driver_ops;
-    engine->root = engine->sandboxes = engine->names = engine->keys = engine->trash = engine->volumes = engine->owners = engine->null =
+    engine->root = engine->sandboxes = engine->names = engine->keys = engine->trash = engine->volumes = engine->owners = engine->timers = engine->null =
         engine->agent = engine->unpack_program = -1;
     engine->pull_program = -1;
     engine->scope_program = engine->network_program = engine->proxy_program = engine->networks = -1;
@@ -266,6 +272,8 @@ int sb_engine_open(const char *root, const char *agent_dir, const struct sandbox
         sb_images_set_pull_program(engine->images, pull_exe);
         r = sb_repair(engine, error);
     }
+    if (!r)
+        sb_lifetime_sweep(engine);
     if (r) {
         engine_free(&engine->driver);
         return r;

@@ -4,7 +4,7 @@
  * Below the state root (0700, the caller's own):
  *   sandboxes/ID/{record, run, deleting, s (init's socket), rw/{upper,work}, log/}   one folder a sandbox, flock'ed while it changes
  *   names/NAME -> ID        keys/KEY -> ID        trash/ID (being removed)        volumes/NAME/data
- *   owners/PROCESS/ID (owners.c): what a process must not die on
+ *   owners/PROCESS/ID (owners.c): what a process must not die on      timers/ID (lifetime.c): whose time may be over
  *   images/, layers/ (image.c)      skeletons/KEY (hostimage.c) */
 #ifndef SB_ENGINE_ENGINE_H
 #define SB_ENGINE_ENGINE_H
@@ -34,7 +34,7 @@ struct sb_identity {
 struct sb_engine {
     struct sb_driver driver; /* first: a driver is an engine */
     char *root_path;
-    int root, sandboxes, names, keys, trash, volumes, owners, networks;
+    int root, sandboxes, names, keys, trash, volumes, owners, networks, timers;
     int null;                /* /dev/null */
     struct sb_idmap map;     /* for root: without a range */
     struct sb_idmap unpack;  /* the range of the unpack helper */
@@ -340,6 +340,8 @@ enum sb_repaired sb_repair_look(struct sb_engine *engine, const char *id, int dr
 /* Calls each(engine, name, data) for every entry of a folder of the state root. */
 void sb_each_entry(struct sb_engine *engine, int dir, void (*each)(struct sb_engine *, const char *, void *), void *data);
 enum sb_repaired sb_repair_one(struct sb_engine *engine, const char *id);
+/* Kills all that lives of a sandbox. 1: it is gone; 0: it can't be told. */
+int sb_repair_end_init(struct sb_engine *engine, const struct sb_record *record);
 /* Claims a new range for the sandbox of a record (again: the one its map has). */
 int sb_range_claim(struct sb_engine *engine, struct sb_record *record, int again, struct sandbox_error **error);
 

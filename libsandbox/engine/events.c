@@ -101,6 +101,11 @@ static void look_at_limits(struct watch *w, struct box *b)
         tell(w, b, "limit", wall_ms(), json_pack("{s:s, s:I}", "limit", "pids", "hits", (json_int_t)news.pids_hits));
 }
 
+static const char *health_name(int32_t health)
+{
+    return health == SANDBOX_HEALTH_HEALTHY ? "healthy" : health == SANDBOX_HEALTH_UNHEALTHY ? "unhealthy" : "starting";
+}
+
 /* What init says is from within the sandbox: told, never acted upon. */
 static void tell_inner(struct watch *w, struct box *b, const struct sb_watch_event *e)
 {
@@ -128,6 +133,24 @@ static void tell_inner(struct watch *w, struct box *b, const struct sb_watch_eve
         tell(w, b, "exec-exited", e->wall_ms, attributes);
         break;
     }
+    case SB_WATCH_PAUSED:
+        tell(w, b, "paused", e->wall_ms, NULL);
+        break;
+    case SB_WATCH_RESUMED:
+        tell(w, b, "resumed", e->wall_ms, NULL);
+        break;
+    case SB_WATCH_RESTARTED:
+        tell(w, b, "restarted", e->wall_ms, json_pack("{s:i}", "count", e->code));
+        break;
+    case SB_WATCH_HEALTH:
+        tell(w, b, "health", e->wall_ms, json_pack("{s:s}", "health", health_name(e->code)));
+        break;
+    case SB_WATCH_TTL:
+        tell(w, b, "ttl", e->wall_ms, NULL);
+        break;
+    case SB_WATCH_IDLE:
+        tell(w, b, "idle", e->wall_ms, NULL);
+        break;
     case SB_WATCH_LOST:
         tell_overrun(w, b, e->lost, "they came faster than they were read");
         break;
@@ -248,7 +271,7 @@ static void judge(struct watch *w, struct box *b, const char *state, const char 
 {
     int64_t since = sb_now_ms() - b->died;
 
-    if (!strcmp(state, "created") || (!strcmp(state, "running") && !*cause)) { /* it was started again already */
+    if (!strcmp(state, "created") || !strcmp(state, "paused") || (!strcmp(state, "running") && !*cause)) { /* it was started again already */
         tell_cause(w, b, "stopped", "");
         connect_to(w, b);
     } else if (!strcmp(state, "stopped")) {
@@ -288,7 +311,7 @@ static void look(struct watch *w, struct box *b)
         return;
     if (b->state == DYING)
         judge(w, b, state, cause ? cause : "");
-    else if (b->link < 0 && (!strcmp(state, "created") || !strcmp(state, "running")))
+    else if (b->link < 0 && (!strcmp(state, "created") || !strcmp(state, "running") || !strcmp(state, "paused")))
         connect_to(w, b);
     else if (b->link < 0 && b->state == UNBORN && !w->opening && (!strcmp(state, "stopped") || !strcmp(state, "failed")))
         lose_link(w, b); /* its life went by between two looks: how it ended is judged like any end */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a sandbox is: its record, checked against the kernel. The state that is told is never a file's word alone: running is only
  * who answers, and who doesn't answer is looked for by its identity. */
+#include "lifetime.h"
 #include "overlay.h"
 #include "secrets.h"
 
@@ -16,10 +17,10 @@
 
 json_t *sb_inspect_damaged(const char *id)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:{s:s, s:s, s:s}, s:I, s:{}, s:{}, s:{s:s, s:i, s:i}, s:{}, s:[], s:[]}", "id", id, "name", "",
+    return json_pack("{s:s, s:s, s:s, s:s, s:{s:s, s:s, s:s}, s:I, s:{}, s:{}, s:{s:s, s:i, s:i}, s:{}, s:[], s:[], s:{}}", "id", id, "name", "",
                      "state", "damaged", "cause", "its record does not verify", "image", "ref", "", "digest", "", "config_digest",
                      "", "created_ms", (json_int_t)0, "labels", "spec", "daemon", "state", "none", "code", -1, "signal", 0,
-                     "isolation", "mounts", "secrets");
+                     "isolation", "mounts", "secrets", "life");
 }
 
 static const char *daemon_state(uint32_t state)
@@ -82,6 +83,9 @@ static void find_silent(struct sb_engine *engine, const struct sb_record *record
         } else if (recorded && !strcmp(recorded, "stopped")) {
             *ret_state = "stopped";
             copy_cause(run, cause);
+        } else if (sb_lifetime_ended(engine, record)) {
+            *ret_state = "stopped";
+            snprintf(cause, 256, "%s", sb_lifetime_ended(engine, record));
         } else if (strcmp(init.boot, engine->self.boot)) {
             *ret_state = "stopped";
             snprintf(cause, 256, "the machine was restarted");
@@ -101,7 +105,7 @@ static void find_state(struct sb_engine *engine, const struct sb_record *record,
 {
     *cause = 0;
     if (status) {
-        *ret_state = status->started ? "running" : "created";
+        *ret_state = status->paused ? "paused" : status->started ? "running" : "created";
         if (!status->started) { /* a start may have failed */
             SB_JSON json_t *run = sb_record_read_run(engine, record);
 
@@ -168,6 +172,10 @@ static json_t *isolation(const struct sb_engine *engine, const struct sb_record 
                                             : fact("wrapped", "the machine's node: commands may open it, but can't mount by it"));
     json_object_set_new(
         j, "pids", pids ? fact("enforced", "by a cgroup") : fact("wrapped", "by RLIMIT_NPROC in the sandbox's user namespace"));
+    json_object_set_new(j, "pause",
+                        sb_cgroups_has_leaves(json_object_get(record->json, "cgroups"))
+                            ? fact("enforced", "by the freezer of cgroup2")
+                            : fact("wrapped", "by SIGSTOP to all: what was stopped before goes on at the end, too"));
     json_object_set_new(j, "memory",
                         spec->limits.memory_max ? fact("enforced", "by a cgroup")
                         : memory         ? fact("advisory", "no limit was asked for")
@@ -225,12 +233,12 @@ json_t *sb_inspect_document(struct sb_engine *engine, const struct sb_record *re
     char cause[256];
 
     find_state(engine, record, status, &state, cause, &daemon);
-    return json_pack("{s:s, s:s, s:s, s:s, s:O, s:I, s:o, s:O, s:o, s:o, s:o, s:o, s:o}", "id", record->id, "name",
+    return json_pack("{s:s, s:s, s:s, s:s, s:O, s:I, s:o, s:O, s:o, s:o, s:o, s:o, s:o, s:o}", "id", record->id, "name",
                      record->spec->name ? record->spec->name : "", "state", state, "cause", cause, "image",
                      json_object_get(record->json, "image"), "created_ms", (json_int_t)sb_json_int(record->json, "created_ms", 0),
                      "labels", labels_of(record->spec), "spec", json_object_get(record->json, "spec"), "daemon", daemon,
                      "isolation", shared_isolation(engine, record, isolations), "mounts", sb_overlays_document(record), "secrets",
-                     sb_secrets_found(record), "limits", limits_of(record));
+                     sb_secrets_found(record), "limits", limits_of(record), "life", sb_lifetime_document(engine, record, status));
 }
 
 int sb_inspect_one(struct sb_engine *engine, const char *id, json_t **ret_json, struct sandbox_error **error)

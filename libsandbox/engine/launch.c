@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From a record to a live init: makes what the record intended, writes the plan, starts the stage, and listens to what it says.
  * Nothing here runs in a copy of the host program, and init ends by itself when the commit doesn't come. */
-#include "engine.h"
+#include "lifetime.h"
 #include "overlay.h"
 #include "network.h"
 #include "plan-build.h"
@@ -110,7 +110,8 @@ static int make_early(struct sb_launch *launch, const struct sb_record *record, 
 
 int sb_launch_is_kept(const struct sb_record *record)
 {
-    return record->spec->daemon || record->spec->lifetime == SANDBOX_LIFETIME_DETACHED;
+    return record->spec->daemon || record->spec->lifetime == SANDBOX_LIFETIME_DETACHED || sb_spec_life_is_kept(&record->spec->life) ||
+           json_object_get(record->json, "life");
 }
 
 /* launch->report: there is one where systemd is asked for a scope. */
@@ -253,6 +254,8 @@ int sb_launch_begin(struct sb_engine *engine, struct sb_record *record, struct s
     sb_children_reap(engine);
     launch.epoll = epoll_create1(EPOLL_CLOEXEC);
     r = launch.epoll < 0 ? sb_fail_errno(error, errno, "stage", "no descriptor") : make_early(&launch, record, &launch.early, error);
+    if (!r && launch.kept)
+        r = sb_lifetime_tell_keeper(engine, record, launch.early.log, error);
     if (!r)
         r = start_program(engine, &launch, record, &launch.early, error);
     if (!r)

@@ -2,6 +2,7 @@
  * start, stop, delete: operations on a sandbox that exists. Each takes the sandbox's lock, waiting for it by a timer, and then goes
  * from step to step as descriptors become readable; none of them blocks. */
 #include "exec.h"
+#include "lifetime.h"
 #include "network.h"
 
 #include <errno.h>
@@ -216,7 +217,8 @@ static int start_locked(struct change *c, struct sandbox_error **error)
     if (c->init < 0) {
         c->stage = KEEPING;
         c->until = sb_now_ms() + KEEPER_MS;
-        return c->keeper >= 0 ? watch(c, c->keeper, error) : 0;
+        r = sb_lifetime_may_start(c->engine, &c->record, error);
+        return r || c->keeper < 0 ? r : watch(c, c->keeper, error);
     }
     r = begin_start(c, &why);
     if (r == SANDBOX_ENOTRUNNING) {

@@ -196,6 +196,8 @@ int sb_link_start_error(const struct sb_reply *reply, const char *command, const
             break;
         return sb_fail(error, SB_ARGS(SANDBOX_ENOTEXECUTABLE, .sys_errno = e, .phase = "execve", .field = "argv"),
                        "%s can't be executed: %s", command, strerrordesc_np(e));
+    case SB_STEP_PAUSED:
+        return sb_fail(error, SB_ARGS(SANDBOX_EPAUSED, .phase = "start", .hint = "resume it first"), "the sandbox is paused");
     case SB_STEP_USER:
         return sb_fail(error,
                        SB_ARGS(e == ENOENT ? SANDBOX_ENOTFOUND : SANDBOX_EINVALID, .sys_errno = e, .phase = "user",

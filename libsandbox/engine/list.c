@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Many sandboxes at once. Each is asked as inspect asks it, but not one after the other: up to WINDOW inits have their question before the
  * first answer is waited for, and the next records are read meanwhile. Who doesn't pass the filter isn't asked at all. */
-#include "engine.h"
+#include "lifetime.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -189,6 +189,7 @@ int sb_engine_list(struct sb_driver *driver, const struct sandbox_list_options *
         return sb_fail_errno(error, errno, "list", "the state root can't be read");
     }
     sb_children_reap(l.engine);
+    sb_lifetime_sweep(l.engine);
     sb_known_begin(l.engine);
     while (!r && (d = readdir(stream))) {
         char id[SB_ID_SIZE + 1];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Undoing what a record intended. Every step may be done twice: whoever is killed here is followed by one who does it again. The
  * range of ids is given back last, when no file of it is left for its next holder to find. */
+#include "lifetime.h"
 #include "network.h"
 
 #include <errno.h>
@@ -96,6 +97,7 @@ int sb_undo(struct sb_engine *engine, struct sb_record *record, struct sandbox_e
         sb_name_release(engine, record->spec->name, record->id);
     if (record->spec && record->spec->idempotency_key)
         sb_key_release(engine, record->spec->idempotency_key, record->id);
+    sb_lifetime_leave(engine, record->id);
     if (renameat(engine->sandboxes, record->id, engine->trash, record->id) < 0 && errno != ENOENT)
         return sb_fail_errno(error, errno, "remove", "the sandbox's folder can't be moved away");
     return sb_undo_trash(engine, record->id, &record->map, error);

@@ -3,7 +3,7 @@
  * deleted, or whose owner is gone. Only those are looked at that owners/ has of a process which is certainly gone. A sandbox whose lock
  * somebody holds is somebody's work in progress and left alone. Names, keys and id ranges of sandboxes that are no more are taken over by
  * whoever wants them next; a reconcile finds whatever else there may be. */
-#include "engine.h"
+#include "lifetime.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -71,7 +71,7 @@ static int listens(struct sb_engine *engine, const char *id)
 }
 
 /* An uncommitted init ends by itself; one that is being deleted may live on until it is told. 1: it is gone. */
-static int end_init(struct sb_engine *engine, const struct sb_record *record)
+int sb_repair_end_init(struct sb_engine *engine, const struct sb_record *record)
 {
     SB_JSON json_t *run = sb_record_read_run(engine, record);
     static const char *const who[] = { "init", "keeper" }; /* a keeper ends with its init, unless it hangs */
@@ -133,6 +133,7 @@ static const char *why_gone(struct sb_engine *engine, const struct sb_record *re
     return exists(engine->sandboxes, deleting)                                                             ? "half deleted"
            : !exists(engine->sandboxes, run)                                                               ? "half made"
            : record->spec && record->spec->lifetime == SANDBOX_LIFETIME_OWNED && !sb_owner_lives(engine, record) ? "its owner ended"
+           : record->spec                                                                                  ? sb_lifetime_is_over(engine, record)
                                                                                                             : NULL;
 }
 
@@ -154,7 +155,7 @@ enum sb_repaired sb_repair_look(struct sb_engine *engine, const char *id, int dr
         return SB_REPAIR_LATER;
     *ret_why = why_gone(engine, &record);
     if (*ret_why && !dry) {
-        undone = end_init(engine, &record);
+        undone = sb_repair_end_init(engine, &record);
         if (undone) {
             r = sb_undo(engine, &record, NULL);
             undone = r == 1 ? !empty_trash(engine, id, &record.map) : r == 0;

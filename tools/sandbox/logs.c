@@ -211,7 +211,9 @@ int command_wait(struct tool *tool, const struct arguments *arguments)
 
     if (!status)
         status = tool_open_sandbox(tool, arguments->operands[0], &sandbox);
-    if (!status && arguments->marker) {
+    if (!status && arguments->health) {
+        status = wait_for_health(tool, sandbox, timeout_ms);
+    } else if (!status && arguments->marker) {
         r = sandbox_log_wait(sandbox, arguments->marker, strlen(arguments->marker), streams_of(arguments), timeout_ms, NULL, &error);
         status = r ? fail_wait(tool, r, error) : 0;
     } else if (!status) {

@@ -57,10 +57,9 @@ int command_create(struct tool *tool, const struct arguments *arguments)
     return status;
 }
 
-/* Does one thing to each sandbox that is named. One that fails doesn't keep the others from it. */
-static int for_each(struct tool *tool, const struct arguments *arguments,
-                    int (*act)(struct tool *tool, struct sandbox *sandbox, const struct arguments *arguments,
-                               struct sandbox_error **error))
+int for_each_sandbox(struct tool *tool, const struct arguments *arguments,
+                     int (*act)(struct tool *tool, struct sandbox *sandbox, const struct arguments *arguments,
+                                struct sandbox_error **error))
 {
     const char **ids = tool_allocate(arguments->n_operands, sizeof *ids);
     struct sandbox **done = tool_allocate(arguments->n_operands, sizeof *done);
@@ -124,22 +123,22 @@ static int kill_one(struct tool *tool, struct sandbox *sandbox, const struct arg
 
 int command_start(struct tool *tool, const struct arguments *arguments)
 {
-    return for_each(tool, arguments, start_one);
+    return for_each_sandbox(tool, arguments, start_one);
 }
 
 int command_stop(struct tool *tool, const struct arguments *arguments)
 {
-    return for_each(tool, arguments, stop_one);
+    return for_each_sandbox(tool, arguments, stop_one);
 }
 
 int command_kill(struct tool *tool, const struct arguments *arguments)
 {
-    return for_each(tool, arguments, kill_one);
+    return for_each_sandbox(tool, arguments, kill_one);
 }
 
 int command_rm(struct tool *tool, const struct arguments *arguments)
 {
-    return for_each(tool, arguments, delete_one);
+    return for_each_sandbox(tool, arguments, delete_one);
 }
 
 int command_inspect(struct tool *tool, const struct arguments *arguments)
@@ -170,11 +169,13 @@ static void print_list(const struct sandbox_list *list)
 
     for (size_t i = 0; i < sandbox_list_get_count(list); i++) {
         const struct sandbox_info *info = sandbox_list_get(list, i);
+        const char *state = text_state(sandbox_info_get_state(info)), *health = text_health(sandbox_info_get_health(info));
+        TOOL_FREE char *both = *health ? tool_format("%s (%s)", state, health) : tool_format("%s", state);
 
         snprintf(id, sizeof id, "%.*s", SHORT_ID, sandbox_info_get_id(info));
         table_add(table, 0, id);
         table_add(table, 1, sandbox_info_get_name(info));
-        table_add(table, 2, text_state(sandbox_info_get_state(info)));
+        table_add(table, 2, both);
         table_add(table, 3, sandbox_info_get_image(info));
         table_add(table, 4, text_age(sandbox_info_get_created_ms(info), age, sizeof age));
     }

@@ -172,6 +172,8 @@ static int set_scalars(struct sandbox_spec *spec, const struct arguments *a, str
         r = sandbox_spec_set_read_only(spec, 1, error);
     if (!r && (a->secrets || a->secret_patterns[0]))
         r = sandbox_spec_set_secrets(spec, a->secrets ? (int)a->secrets : SANDBOX_SECRETS_WARN, a->secret_patterns, error);
+    if (!r)
+        r = spec_set_life(spec, a, error);
     for (size_t i = 0; !r && a->capabilities[i]; i++)
         r = sandbox_spec_add_capability(spec, a->capabilities[i], error);
     if (!r)

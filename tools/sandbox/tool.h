@@ -50,6 +50,9 @@ struct arguments {
     int64_t pull, plain_http, password_stdin, unnamed, unused; /* images from registries, image gc */
     const char *auth_file, *ca_file, *username;
     int64_t tar;     /* diff */
+    const char *health_command;
+    int64_t ttl_ms, idle_ms, at_end, end_grace_ms, restart; /* restart: policy, and 256 times the number of retries */
+    int64_t health_interval_ms, health_timeout_ms, health_start_period_ms, health_start_interval_ms, health_retries, health;
     const char **operands; /* NULL-terminated */
     size_t n_operands;
     const char **argv; /* the command to run, NULL-terminated */
@@ -102,6 +105,9 @@ int command_stop(struct tool *tool, const struct arguments *arguments);
 int command_kill(struct tool *tool, const struct arguments *arguments);
 int command_rm(struct tool *tool, const struct arguments *arguments);
 int command_cp(struct tool *tool, const struct arguments *arguments);
+int command_pause(struct tool *tool, const struct arguments *arguments);
+int command_resume(struct tool *tool, const struct arguments *arguments);
+int command_extend(struct tool *tool, const struct arguments *arguments);
 int command_dial(struct tool *tool, const struct arguments *arguments);
 int command_forward(struct tool *tool, const struct arguments *arguments);
 int command_events(struct tool *tool, const struct arguments *arguments);
@@ -148,6 +154,8 @@ int value_count(const char *text, int64_t *ret);        /* decimal digits */
 int value_moment(const char *text, int64_t *ret);       /* "10m": so long ago, "2026-11-30T21:00:00Z": milliseconds since 1970 */
 int value_signal(const char *text, int64_t *ret);       /* "TERM", "SIGTERM", "15" */
 int value_pull(const char *text, int64_t *ret);         /* enum pull_when: "missing always never" */
+int value_end(const char *text, int64_t *ret);          /* "stop delete" */
+int value_restart(const char *text, int64_t *ret);      /* "no on-failure[:COUNT] always unless-stopped" */
 int value_image_format(const char *text, int64_t *ret); /* "auto folder tar oci docker" */
 
 /* pull.c: the image that was asked for, when that is in a registry and --pull, or "docker://", says so. 0, or the exit status. */
@@ -177,6 +185,16 @@ struct limits {
 };
 int limits_take(struct tool *tool, const struct arguments *arguments, struct limits *ret);
 void limits_clear(struct limits *limits);
+
+/* life.c */
+int spec_set_life(struct sandbox_spec *spec, const struct arguments *arguments, struct sandbox_error **error);
+int wait_for_health(struct tool *tool, struct sandbox *sandbox, int64_t timeout_ms); /* an exit status: 1 when it is unhealthy */
+const char *text_health(int health);
+
+/* sandbox-cmds.c: does one thing to each sandbox that is named; one that fails doesn't keep the others from it. */
+int for_each_sandbox(struct tool *tool, const struct arguments *arguments,
+                     int (*act)(struct tool *tool, struct sandbox *sandbox, const struct arguments *arguments,
+                                struct sandbox_error **error));
 
 /* host.c */
 int tool_open_host(struct tool *tool);

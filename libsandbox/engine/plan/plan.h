@@ -130,6 +130,10 @@ enum sb_request_type {
     SB_REQUEST_DETACH = 17, /* of an exec: its terminal's outer end comes along, and is read here from now on: DONE */
     SB_REQUEST_TERMINAL_BACK = 18, /* of an exec: DONE with it (code 1: without, it has ended), then `journal` bytes of what it showed */
     SB_REQUEST_OUTER = 19, /* for a reset: DIALED with what an overlay is mounted on (port: its number in the spec; -1: that mount namespace) */
+    /* for the sandbox's life (init-life.c) */
+    SB_REQUEST_RESTART = 14, /* from keeper: the daemon again, as it was started last; SB_EVENT_STARTED or ENDED tell */
+    SB_REQUEST_PAUSE = 15,   /* halts all that runs, or lets it go on [SB_REQUEST_RESUME]: DONE, or FAILED (EAGAIN: something is being started) */
+    SB_REQUEST_NOTE = 16,    /* from keeper: `signal` (enum sb_watch_what) happened, with `port` as its code; init tells its watchers */
     SB_REQUEST_WATCH = 9 /* one STATUS, then EVENTs until the connection's end [SB_REQUEST_HISTORY] */
 };
 
@@ -146,6 +150,7 @@ enum sb_request_type {
 #define SB_JOURNAL_BYTES_MAX (INT64_C(1) << 30)
 
 enum sb_request_flags { SB_REQUEST_BLOB_FD = 1 << 0, SB_REQUEST_DESCENDANTS = 1 << 1,
+                        SB_REQUEST_RESUME = 1 << 5,
                         SB_REQUEST_HISTORY = 1 << 2, /* also what happened before, as far as init knows */
                         SB_REQUEST_IDS = 1 << 4, /* STATUS: where commands run, their ids in one more message, SB_EXEC_ID_BYTES each */
                         SB_REQUEST_TERMINAL = 1 << 3 /* an exec with a terminal: no stdio comes along, its other end goes with STARTED */ };
@@ -181,7 +186,7 @@ enum sb_reply_type {
 enum sb_start_step {
     SB_STEP_REQUEST = 1, SB_STEP_FORK, SB_STEP_USER, SB_STEP_GROUPS, SB_STEP_IDS, SB_STEP_WORKDIR, SB_STEP_CAPABILITIES, SB_STEP_SECCOMP,
     SB_STEP_VERIFY, SB_STEP_EXECVE, SB_STEP_DEADLINE, SB_STEP_BUSY, SB_STEP_STATE, SB_STEP_DIAL, SB_STEP_STDIO,
-    SB_STEP_JOURNAL, SB_STEP_TERMINAL, SB_STEP_LEAF
+    SB_STEP_JOURNAL, SB_STEP_TERMINAL, SB_STEP_LEAF, SB_STEP_PAUSED
 };
 
 enum sb_daemon_state { SB_DAEMON_NONE = 0, SB_DAEMON_STARTING, SB_DAEMON_RUNNING, SB_DAEMON_EXITED };
@@ -201,13 +206,22 @@ struct sb_reply {
     uint64_t cap_effective, cap_permitted, cap_inheritable, cap_bounding, cap_ambient;
     uint32_t uid, gid, n_groups, no_new_privs, seccomp;
     uint32_t journal; /* STARTED, EXITED of an attach: 1: its output is in a journal */
+    uint32_t paused;  /* STATUS: enum sb_pause */
 };
+
+/* By what a sandbox is paused. */
+enum sb_pause { SB_PAUSE_NONE = 0, SB_PAUSE_FREEZER, SB_PAUSE_SIGNALS };
 
 /* What init tells its watchers. */
 enum sb_watch_what {
     SB_WATCH_STARTED = 1, SB_WATCH_DAEMON_EXITED, SB_WATCH_EXEC_STARTED, SB_WATCH_EXEC_EXITED,
     SB_WATCH_STOPPING, /* a shutdown was asked for */
-    SB_WATCH_LOST      /* `lost` events came too fast for this watcher */
+    SB_WATCH_LOST,     /* `lost` events came too fast for this watcher */
+    SB_WATCH_PAUSED, SB_WATCH_RESUMED,
+    /* as keeper says: */
+    SB_WATCH_RESTARTED, /* code: how often since the start */
+    SB_WATCH_HEALTH,    /* code: enum sandbox_health */
+    SB_WATCH_TTL, SB_WATCH_IDLE
 };
 
 #define SB_WATCHERS_MAX 8

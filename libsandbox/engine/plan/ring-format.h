@@ -63,7 +63,14 @@ struct sb_ring_dropped {
 enum sb_ring_event_type {
     SB_EVENT_STARTED = 1, /* is being started: sent before the first byte that it can write */
     SB_EVENT_ENDED = 2,
-    SB_EVENT_JOURNAL = 3  /* to keeper only: the read ends of an exec's stdout and stderr come along */
+    SB_EVENT_JOURNAL = 3, /* to keeper only: the read ends of an exec's stdout and stderr come along */
+    /* to keeper only, for the sandbox's life; they stand in no file */
+    SB_EVENT_INIT = 4,    /* by stage, once: init's pidfd comes along */
+    SB_EVENT_BEGUN = 5,   /* started, without a daemon */
+    SB_EVENT_PAUSED = 6,
+    SB_EVENT_RESUMED = 7,
+    SB_EVENT_ACTIVITY = 8, /* asked for: max_bytes is for how many milliseconds nothing was asked of the sandbox; 0: something is */
+    SB_EVENT_HEALTH = 9    /* a health check with that exec_id ended: kind and code; kind 0: it was never executed */
 };
 
 /* From init to keeper, one datagram each, and on disk. */
