@@ -36,6 +36,8 @@ void ag_settle(struct ag_slot *s)
     s->pid = 0;
     s->until = 0;
     s->journal = 0;
+    if (s->daemon && ag_loop.stopping) /* also one that was never executed */
+        _exit(0);
 }
 
 static void finish(struct ag_slot *s)
@@ -52,8 +54,6 @@ static void finish(struct ag_slot *s)
     ag_reply(s, &s->end, -1);
     s->fd = ag_forget(s->fd);
     ag_settle(s);
-    if (s->daemon && ag_loop.stopping)
-        _exit(0);
 }
 
 /* After the deadline: nothing of the exec may live when its end is told. */
