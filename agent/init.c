@@ -360,8 +360,7 @@ static int run_timers(void)
     for (struct ag_slot *s = ag_loop.slots; s < ag_loop.slots + ag_loop.top; s++) {
         if (s->kind != FREE && s->until && now >= s->until)
             on_deadline(s);
-        busy |= s->kind == DIALING || s->kind == SERVING ||
-                ((s->kind == STARTING || s->kind == RUNNING || s->kind == KILLING) && !s->daemon && !s->quiet);
+        busy |= s->kind == DIALING || s->kind == SERVING || ag_is_exec(s);
         if (s->kind != FREE && s->until && (next < 0 || s->until < next))
             next = s->until;
     }
