@@ -109,6 +109,8 @@ static const char *health_name(int32_t health)
 /* What init says is from within the sandbox: told, never acted upon. */
 static void tell_inner(struct watch *w, struct box *b, const struct sb_watch_event *e)
 {
+    static const char *const plain[] = { [SB_WATCH_PAUSED] = "paused", [SB_WATCH_RESUMED] = "resumed", [SB_WATCH_TTL] = "ttl",
+                                         [SB_WATCH_IDLE] = "idle" };
     json_t *exec = sb_watch_exec(e);
 
     switch (e->event) {
@@ -133,29 +135,18 @@ static void tell_inner(struct watch *w, struct box *b, const struct sb_watch_eve
         tell(w, b, "exec-exited", e->wall_ms, attributes);
         break;
     }
-    case SB_WATCH_PAUSED:
-        tell(w, b, "paused", e->wall_ms, NULL);
-        break;
-    case SB_WATCH_RESUMED:
-        tell(w, b, "resumed", e->wall_ms, NULL);
-        break;
     case SB_WATCH_RESTARTED:
         tell(w, b, "restarted", e->wall_ms, json_pack("{s:i}", "count", e->code));
         break;
     case SB_WATCH_HEALTH:
         tell(w, b, "health", e->wall_ms, json_pack("{s:s}", "health", health_name(e->code)));
         break;
-    case SB_WATCH_TTL:
-        tell(w, b, "ttl", e->wall_ms, NULL);
-        break;
-    case SB_WATCH_IDLE:
-        tell(w, b, "idle", e->wall_ms, NULL);
-        break;
     case SB_WATCH_LOST:
         tell_overrun(w, b, e->lost, "they came faster than they were read");
         break;
     default: /* that it is being stopped is told when it has */
-        break;
+        if (e->event < SB_ELEMENTS(plain) && plain[e->event])
+            tell(w, b, plain[e->event], e->wall_ms, NULL);
     }
     json_decref(exec);
 }
