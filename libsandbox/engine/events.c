@@ -109,14 +109,11 @@ static const char *health_name(int32_t health)
 /* What init says is from within the sandbox: told, never acted upon. */
 static void tell_inner(struct watch *w, struct box *b, const struct sb_watch_event *e)
 {
-    static const char *const plain[] = { [SB_WATCH_PAUSED] = "paused", [SB_WATCH_RESUMED] = "resumed", [SB_WATCH_TTL] = "ttl",
-                                         [SB_WATCH_IDLE] = "idle" };
+    static const char *const plain[] = { [SB_WATCH_STARTED] = "started", [SB_WATCH_PAUSED] = "paused",
+                                         [SB_WATCH_RESUMED] = "resumed", [SB_WATCH_TTL] = "ttl", [SB_WATCH_IDLE] = "idle" };
     json_t *exec = sb_watch_exec(e);
 
     switch (e->event) {
-    case SB_WATCH_STARTED:
-        tell(w, b, "started", e->wall_ms, NULL);
-        break;
     case SB_WATCH_DAEMON_EXITED:
         if (e->signal == SIGKILL) /* the cause first */
             look_at_limits(w, b);
