@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Downloads. First the server says what is there. A file is then written by it into a nameless one of this machine, which gets its name
  * when it is whole, so that nothing is left of it whoever dies meanwhile. (Where something has that name already, the new file needs a name
- * of its own for the moment between two system calls; where the file system knows no nameless files, all the time.) A folder is unpacked
+ * of its own for the moment between two system calls; where the file system knows no nameless files, all the time: temporary.c.) A folder is unpacked
  * by a helper, which gives it its name, or removes it when this process is gone. */
 #include "transfer.h"
 
@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -45,36 +46,20 @@ static int open_parent(struct sb_transfer *t, struct sandbox_error **error)
     return t->parent < 0 ? fail_target(t, errno == ENOTDIR ? ENOENT : errno, "opening the folder of", error) : 0;
 }
 
-static int choose_temporary(struct sb_transfer *t, struct sandbox_error **error)
-{
-    char random[SB_ID_SIZE];
-    int r = sb_id_new(random);
-
-    if (r)
-        return sb_fail_errno(error, -r, "target", "no random name");
-    snprintf(t->temporary, sizeof t->temporary, ".sandbox-%.32s", random);
-    return 0;
-}
-
 /* ---- a file */
 
 static int make_file(struct sb_transfer *t, struct sandbox_error **error)
 {
-    int r;
-
     t->file = openat(t->parent, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (t->file >= 0)
         return 0;
     if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL && errno != ENOENT)
         return fail_target(t, errno, "making", error);
-    r = choose_temporary(t, error);
-    if (r)
-        return r;
-    t->file = openat(t->parent, t->temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    t->file = sb_temporary_make(t->parent, t->name, t->temporary);
     if (t->file >= 0)
         return 0;
     t->temporary[0] = 0;
-    return fail_target(t, errno, "making", error);
+    return fail_target(t, -t->file, "making", error);
 }
 
 static int set_attributes(struct sb_transfer *t, struct sandbox_error **error)
@@ -102,17 +87,16 @@ static int name_file(struct sb_transfer *t, struct sandbox_error **error)
             return 0;
         if (errno != EEXIST || flags)
             return fail_target(t, errno, "making", error);
-        r = choose_temporary(t, error);
-        if (r)
-            return r;
-        if (linkat(AT_FDCWD, path, t->parent, t->temporary, AT_SYMLINK_FOLLOW) < 0) {
+        r = sb_temporary_link(t->parent, t->name, t->file, t->temporary);
+        if (r) {
             t->temporary[0] = 0;
-            return fail_target(t, errno, "making", error);
+            return fail_target(t, -r, "making", error);
         }
     }
     if (renameat2(t->parent, t->temporary, t->parent, t->name, flags) < 0)
         return fail_target(t, errno, "replacing", error);
     t->temporary[0] = 0;
+    (void)flock(t->file, LOCK_UN); /* it is the caller's now */
     return 0;
 }
 
@@ -160,6 +144,7 @@ static int get_folder(struct sb_transfer *t, struct sandbox_error **error)
     struct sb_unpack_plan plan = { .job = SB_UNPACK_TREE, .map = t->engine->unpack };
     struct sb_files_request q = request_of(t, SB_FILES_GET_TAR);
     SB_CLOSE int out = -1, in = -1, dest = -1;
+    char random[SB_ID_SIZE];
     int pipes[2], r;
 
     if (plan.map.privilege != SB_PRIVILEGE_ROOT) {
@@ -178,12 +163,11 @@ static int get_folder(struct sb_transfer *t, struct sandbox_error **error)
         else if (dest < 0)
             return fail_target(t, errno, "opening", error);
     }
-    r = choose_temporary(t, error);
+    r = sb_id_new(random);
     if (r)
-        return r;
-    snprintf(plan.name, sizeof plan.name, "%s", t->temporary);
+        return sb_fail_errno(error, -r, "target", "no random name");
+    snprintf(plan.name, sizeof plan.name, ".sandbox-%.32s", random); /* the helper's to remove */
     snprintf(plan.final, sizeof plan.final, "%s", t->name);
-    t->temporary[0] = 0; /* the helper's to remove */
     if (pipe2(pipes, O_CLOEXEC) < 0)
         return sb_fail_errno(error, errno, "files", "no pipe");
     out = pipes[0];

@@ -6,6 +6,7 @@
 
 #include "files.h"
 #include "helper.h"
+#include "temporary.h"
 
 struct sb_transfer {
     struct sb_op op;
@@ -29,7 +30,7 @@ struct sb_transfer {
     char *source, *top, *target;
     int parent, file;       /* of the target on this machine; -1: none */
     char name[256];         /* the target's last part */
-    char temporary[256];    /* where the file has a name meanwhile; "": none */
+    char temporary[SB_TEMPORARY_SIZE]; /* where the file has a name meanwhile; "": none */
     int stage;
 };
 

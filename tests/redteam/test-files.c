@@ -4,13 +4,20 @@
 #include "box.h"
 #include "g-tar.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -372,6 +379,70 @@ START_TEST(redteam_a08_source)
 }
 END_TEST
 
+static int left_over(char *name)
+{
+    DIR *stream = opendir(sbtest_dir());
+    struct dirent *d;
+    int n = 0;
+
+    ck_assert_ptr_nonnull(stream);
+    while ((d = readdir(stream)))
+        if (!strncmp(d->d_name, ".sandbox-", 9)) {
+            n++;
+            if (name)
+                snprintf(name, 600, "%s/%s", sbtest_dir(), d->d_name);
+        }
+    closedir(stream);
+    return n;
+}
+
+/* A program that is killed just as a download replaces a file: what it leaves goes with the next download to the same place, unless somebody holds it. */
+START_TEST(redteam_d01_download)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat2, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat, 0, 1), /* the C library's, without flags */
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = { sizeof code / sizeof *code, code };
+    char target[600], name[600], *text;
+    int status, held;
+    pid_t pid;
+
+    snprintf(target, sizeof target, "%s/target", sbtest_dir());
+    box_write(sbtest_dir(), "target", "before");
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        struct sandbox_host *own = box_host();
+        struct sandbox *same = NULL;
+
+        if (sandbox_open(own, sandbox_get_id(sandbox), &same, NULL) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+            _exit(1);
+        _exit(sandbox_download(same, "/root/canary", target, NULL, 20000, NULL) ? 2 : 3);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS, "%x", status);
+    ck_assert_int_eq(left_over(name), 1);
+    text = box_read(target);
+    ck_assert_str_eq(text, "before");
+    free(text);
+    held = open(name, O_RDONLY | O_CLOEXEC);
+    ck_assert_int_eq(flock(held, LOCK_EX | LOCK_NB), 0);
+    sbtest_ok(sandbox_download(sandbox, "/root/canary", target, NULL, 20000, &error), &error);
+    ck_assert_int_eq(left_over(NULL), 1);
+    close(held);
+    sbtest_ok(sandbox_download(sandbox, "/root/canary", target, NULL, 20000, &error), &error);
+    ck_assert_int_eq(left_over(NULL), 0);
+    text = box_read(target);
+    ck_assert_str_eq(text, "of the sandbox");
+    free(text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("redteam-files");
@@ -387,6 +458,7 @@ int main(void)
     tcase_add_test(c, redteam_a08_upload);
     tcase_add_test(c, redteam_a08_download);
     tcase_add_test(c, redteam_a08_source);
+    tcase_add_test(c, redteam_d01_download);
     suite_add_tcase(suite, c);
     return box_main(suite);
 }
