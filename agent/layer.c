@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -32,6 +33,7 @@
 #include "userns.h"
 
 #include <fs.h>
+#include <loop.h>
 #include <util.h>
 
 enum { DEEPEST = 800, LINKS = 1 << 18, PROGRESS_EVERY = 20000 };
@@ -295,6 +297,20 @@ static void look_at(struct look *l, int upper, int lower, int depth)
         tell_missing(l, upper, lower);
 }
 
+/* A layer of a bounded size is on a disk, which is mounted here for us alone. While we may. */
+static void open_disk(struct look *l)
+{
+    SB_CLOSE int image = openat(SB_LAYER_FD_PLACE, "image", O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    int disk;
+
+    if (image < 0)
+        return;
+    disk = sb_loop_mount(image, "ext4", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_RDONLY);
+    if (disk < 0 || dup3(disk, SB_LAYER_FD_PLACE, O_CLOEXEC) < 0)
+        fail(l, disk < 0 ? -disk : errno, "");
+    close(disk);
+}
+
 static void look_at_layer(struct look *l)
 {
     SB_CLOSE int top = open_folder(SB_LAYER_FD_PLACE, "copy");
@@ -302,6 +318,9 @@ static void look_at_layer(struct look *l)
     l->copy = top >= 0;
     if (top < 0)
         top = open_folder(SB_LAYER_FD_PLACE, "upper");
+    if (top < 0 && errno == ENOENT) { /* on a disk that was never used */
+        return;
+    }
     if (top < 0)
         fail(l, errno, "");
     look_at(l, top, l->diff ? SB_LAYER_FD_LOWER : -1, 0);
@@ -549,6 +568,8 @@ int ag_layer_main(int argc, char **argv)
         keep_only(1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER);
         return sb_remove_tree(SB_LAYER_FD_PLACE, argv[10]) ? 1 : 0;
     }
+    if (strcmp(job, "scan") && map.privilege == SB_PRIVILEGE_ROOT)
+        open_disk(&look);
     keep_only(1u << CAP_DAC_READ_SEARCH);
     if (!strcmp(job, "scan")) {
         read_words(&look);

@@ -88,7 +88,7 @@ void ag_stage_open_tree(struct ag_stage *s, uint32_t i, const char *upper)
     if (m->type == SB_PLAN_MOUNT_TMPFS)
         return;
     if (m->type == SB_PLAN_MOUNT_OVERLAY)
-        s->uppers[i] = ag_clone_tree(SB_FD_ROOT, upper, "the layer");
+        s->uppers[i] = m->max_bytes ? ag_stage_open_disk(s, upper) : ag_clone_tree(SB_FD_ROOT, upper, "the layer");
     if (m->flags & SB_PLAN_MOUNT_BELOW_ROOT) {
         s->mounts[i] = ag_clone_tree(SB_FD_ROOT, source, "mount source");
     } else {

@@ -45,6 +45,9 @@ void ag_stage_set_trees(struct ag_stage *s);   /* their id maps and flags; needs
 void ag_stage_open_tree(struct ag_stage *s, uint32_t i, const char *upper);
 void ag_stage_set_tree(struct ag_stage *s, uint32_t i);
 
+/* stage-disk.c: the layer's disk, mounted with the folders of a layer in it. */
+int ag_stage_open_disk(const struct ag_stage *s, const char *folder);
+
 /* A private detached clone of one mount. */
 int ag_clone_tree(int dir, const char *path, const char *what);
 

@@ -10,6 +10,8 @@
 #include <limits.h>
 #include <string.h>
 
+enum { UPPER_MIN = 16 << 20 }; /* a file system with a journal has to fit */
+
 static int invalid(struct sandbox_error **error, const char *field, const char *message, const char *hint)
 {
     return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .field = field, .hint = hint), "%s %s", field, message);
@@ -313,10 +315,10 @@ int sb_check_mount(const struct sandbox_mount_options *mount, struct sandbox_err
     if (target_reserved(mount->target))
         return invalid(error, "target", "is /, /proc, /sys or /dev, or within one of the last three",
                        "mount it elsewhere; of these only /dev/shm can be mounted over");
-    if (mount->type != SANDBOX_MOUNT_TMPFS && mount->max_bytes)
-        return invalid(error, "max_bytes", "is for a tmpfs only", NULL);
-    if (mount->max_bytes && mount->max_bytes < 4096)
-        return invalid(error, "max_bytes", "of a tmpfs is below 4096", NULL);
+    if (mount->type != SANDBOX_MOUNT_TMPFS && mount->type != SANDBOX_MOUNT_OVERLAY && mount->max_bytes)
+        return invalid(error, "max_bytes", "is for a tmpfs or an overlay only", NULL);
+    if (mount->max_bytes && mount->max_bytes < (mount->type == SANDBOX_MOUNT_TMPFS ? 4096 : UPPER_MIN))
+        return invalid(error, "max_bytes", "of a tmpfs is below 4096, or of an overlay below 16 MiB", NULL);
     return 0;
 }
 

@@ -479,6 +479,7 @@ START_TEST(mounts_are_checked)
     refused(mount_of(SANDBOX_MOUNT_VOLUME, NULL, "/in", 0, 0, &error), SANDBOX_EINVALID, "source");
     refused(mount_of(SANDBOX_MOUNT_TMPFS, "/srv", "/in", 0, 0, &error), SANDBOX_EINVALID, "source");
     refused(mount_of(SANDBOX_MOUNT_TMPFS, NULL, "/in", 0, 4095, &error), SANDBOX_EINVALID, "max_bytes");
+    refused(mount_of(SANDBOX_MOUNT_OVERLAY, "/srv", "/in", 0, (16 << 20) - 1, &error), SANDBOX_EINVALID, "max_bytes");
     refused(mount_of(SANDBOX_MOUNT_TMPFS, NULL, "/in", 0, -1, &error), SANDBOX_EINVALID, "max_bytes");
     accepted(mount_of(SANDBOX_MOUNT_TMPFS, NULL, "/in", 0, 4096, &error));
     for (size_t i = spec->n_mounts; i < SB_MOUNTS_MAX; i++)

@@ -59,6 +59,11 @@ static int check_mounts(struct sb_engine *engine, const struct sandbox_spec *spe
         if (m->type == SANDBOX_MOUNT_OVERLAY && !S_ISDIR(st.st_mode))
             return sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .phase = "mounts", .field = "mounts", .hint = "overlay its folder"),
                            "the source of an overlay, %s, is not a folder", m->source);
+        if (m->type == SANDBOX_MOUNT_OVERLAY && m->max_bytes && engine->map.privilege != SB_PRIVILEGE_ROOT)
+            return sb_fail(error,
+                           SB_ARGS(SANDBOX_EUNSUPPORTED, .phase = "mounts", .field = "max_bytes",
+                                   .hint = "leave it out, or put the state root on a file system of that size"),
+                           "what is written over %s can't be bounded: that takes a disk image, and only root can mount one", m->source);
         if (m->owner && !sb_owner_possible(engine, m->owner))
             return sb_fail(error,
                            SB_ARGS(SANDBOX_EUNSUPPORTED, .phase = "mounts", .field = "owner",

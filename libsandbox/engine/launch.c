@@ -348,6 +348,8 @@ static int stage_failed(const struct sb_control *message, struct sandbox_error *
         code = SANDBOX_EDENIED;
     if ((!strcmp(m.phase, "overlay") || !strcmp(m.phase, "mounts")) && m.sys_errno == EINVAL)
         code = SANDBOX_EUNSUPPORTED;
+    if (!strcmp(m.phase, "disk") && (m.sys_errno == EINVAL || m.sys_errno == EUCLEAN))
+        code = SANDBOX_EDAMAGED;
     if (!strcmp(m.phase, "root") && (m.sys_errno == ELOOP || m.sys_errno == ENOTDIR))
         code = SANDBOX_EDAMAGED;
     return sb_fail(error, SB_ARGS(code, .sys_errno = m.sys_errno, .phase = m.phase, .hint = hint_for(&m)), "%s%s%s", m.detail,

@@ -2,6 +2,7 @@
  * See overlay.h. */
 #include "overlay.h"
 #include "overlay-look.h"
+#include "volume.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -82,8 +83,27 @@ int sb_overlay_throw(struct sb_engine *engine, const struct sb_record *record, c
     return 0;
 }
 
+/* A layer of a bounded size is within a disk image; who needs it mounts that for himself (agent/stage-disk.c). */
+static int make_image(struct sb_engine *engine, const struct sb_record *record, int all, const char *name, int64_t bytes,
+                      struct sandbox_error **error)
+{
+    SB_CLOSE int folder = sb_open_dir(all, name, 0700);
+    SB_FREE char *path = NULL;
+
+    if (folder < 0)
+        return sb_fail_errno(error, -folder, "overlay", "the folder for the layer's disk can't be made");
+    if (faccessat(folder, "image", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return 0;
+    /* one that is half made must not be taken for whole */
+    if ((unlinkat(folder, SB_DISK_UNFINISHED, 0) < 0 && errno != ENOENT) ||
+        asprintf(&path, "%s/sandboxes/%s/mounts/%s", engine->root_path, record->id, name) < 0)
+        return sb_fail_errno(error, errno, "overlay", "the layer's disk can't be made");
+    return sb_disk_make(engine, folder, path, "ext4", bytes, error);
+}
+
 static int make_layer(struct sb_engine *engine, struct sb_record *record, size_t mount, int next, struct sandbox_error **error)
 {
+    const int64_t bytes = record->spec->mounts[mount].max_bytes;
     char name[24], fresh[32];
     SB_CLOSE int all = sb_open_dir(record->dir, "mounts", 0700);
     int r;
@@ -91,6 +111,8 @@ static int make_layer(struct sb_engine *engine, struct sb_record *record, size_t
     snprintf(name, sizeof name, "%zu", mount);
     snprintf(fresh, sizeof fresh, "%s%s", name, SB_RESET_SUFFIX);
     r = all < 0 ? all : sb_overlay_throw(engine, record, fresh); /* of a reset that was cut short */
+    if (!r && bytes)
+        return make_image(engine, record, all, next ? fresh : name, bytes, error);
     if (!r)
         r = make_one(record, all, next ? fresh : name);
     return r ? sb_fail_errno(error, -r, "overlay", "the layer for %s can't be made", record->spec->mounts[mount].target) : 0;

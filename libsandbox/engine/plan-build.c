@@ -99,7 +99,7 @@ static int add_overlay(struct builder *b, const struct sb_record *record, size_t
     const struct sb_mount *m = &record->spec->mounts[i];
     char path[256];
     uint32_t at;
-    int r = add_mount(b, SB_PLAN_MOUNT_OVERLAY, 0, m->source, m->target, 0);
+    int r = add_mount(b, SB_PLAN_MOUNT_OVERLAY, 0, m->source, m->target, (uint64_t)m->max_bytes);
 
     if (r)
         return r;

@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Volumes that are disk images: made by the machine's own mkfs, mounted by a loop device. Root alone can mount one. The image is below
- * a 0700 folder and what is on it was written through a mounted file system only, so the kernel may believe it. One image has one loop
- * device on a kernel, whoever mounts it in whatever mount namespace: two devices would be two file systems on the same blocks. */
+ * a 0700 folder and what is on it was written through a mounted file system only, so the kernel may believe it. */
 #include "volume.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/loop.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -23,9 +19,10 @@
 
 #include <errors.h>
 #include <fs.h>
+#include <loop.h>
 #include <process.h>
 
-enum { MKFS_MS = 120000, LOOP_TRIES = 16 };
+enum { MKFS_MS = 120000 };
 
 static int find_program(const char *name)
 {
@@ -95,7 +92,7 @@ static int run_mkfs(struct sb_engine *engine, const char *name, char *const argv
 int sb_disk_make(struct sb_engine *engine, int folder, const char *path, const char *file_system, int64_t bytes, struct sandbox_error **error)
 {
     static char quiet[] = "-q", force[] = "-F", force_small[] = "-f";
-    SB_CLOSE int image = openat(folder, "image", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    SB_CLOSE int image = openat(folder, SB_DISK_UNFINISHED, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     char name[16], file[4200];
     char *const ext4[] = { name, quiet, force, file, NULL }, *const others[] = { name, quiet, force_small, file, NULL };
     int r;
@@ -103,9 +100,9 @@ int sb_disk_make(struct sb_engine *engine, int folder, const char *path, const c
     if (image < 0 || ftruncate(image, bytes) < 0)
         return sb_fail_errno(error, errno, "volume", "the disk's image of %lld bytes can't be made", (long long)bytes);
     snprintf(name, sizeof name, "mkfs.%s", file_system);
-    snprintf(file, sizeof file, "%s/image", path);
+    snprintf(file, sizeof file, "%s/" SB_DISK_UNFINISHED, path);
     r = run_mkfs(engine, name, strcmp(file_system, "ext4") ? others : ext4, error);
-    if (!r && fsync(image) < 0)
+    if (!r && (fsync(image) < 0 || renameat(folder, SB_DISK_UNFINISHED, folder, "image") < 0))
         r = sb_fail_errno(error, errno, "volume", "the disk's image can't be written");
     return r;
 }
@@ -117,84 +114,22 @@ int sb_disk_is_mounted(int folder)
     return fstatat(folder, "data", &inner, AT_SYMLINK_NOFOLLOW) == 0 && fstat(folder, &outer) == 0 && inner.st_dev != outer.st_dev;
 }
 
-/* A loop device that has this image already: opened, so that it stays. */
-static int find_loop(const struct stat *image)
-{
-    DIR *blocks = opendir("/sys/block");
-    struct dirent *d;
-    int found = -1;
-
-    while (blocks && found < 0 && (d = readdir(blocks))) {
-        struct loop_info64 info;
-        char path[300];
-
-        if (strncmp(d->d_name, "loop", 4))
-            continue;
-        snprintf(path, sizeof path, "/sys/block/%s/loop", d->d_name);
-        if (access(path, F_OK) < 0)
-            continue;
-        snprintf(path, sizeof path, "/dev/%s", d->d_name);
-        found = open(path, O_RDWR | O_CLOEXEC);
-        if (found >= 0 && (ioctl(found, LOOP_GET_STATUS64, &info) < 0 || info.lo_device != image->st_dev || info.lo_inode != image->st_ino))
-            found = sb_close(found);
-    }
-    if (blocks)
-        closedir(blocks);
-    return found;
-}
-
-static int new_loop(int image)
-{
-    struct loop_config config = { .fd = (uint32_t)image, .info.lo_flags = LO_FLAGS_AUTOCLEAR };
-    SB_CLOSE int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
-
-    if (control < 0)
-        return -errno;
-    snprintf((char *)config.info.lo_file_name, sizeof config.info.lo_file_name, "libsandbox volume");
-    for (int tries = 0; tries < LOOP_TRIES; tries++) { /* somebody else may take the free one first */
-        int number = ioctl(control, LOOP_CTL_GET_FREE), fd;
-        char path[32];
-
-        if (number < 0)
-            return -errno;
-        snprintf(path, sizeof path, "/dev/loop%d", number);
-        fd = open(path, O_RDWR | O_CLOEXEC);
-        if (fd < 0)
-            return -errno;
-        if (ioctl(fd, LOOP_CONFIGURE, &config) == 0)
-            return fd;
-        sb_close(fd);
-        if (errno != EBUSY)
-            return -errno;
-    }
-    return -EBUSY;
-}
-
 int sb_disk_mount(int folder, const char *path, const char *file_system, struct sandbox_error **error)
 {
     SB_CLOSE int image = -1, loop = -1;
-    char device[64], target[4200], link[32];
-    struct stat st;
-    ssize_t n;
+    char device[64], target[4200];
 
     if (sb_disk_is_mounted(folder))
         return 0;
     image = openat(folder, "image", O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    if (image < 0 || fstat(image, &st) < 0)
+    if (image < 0)
         return sb_fail_errno(error, errno, "volume", "the volume's image can't be opened");
-    loop = find_loop(&st);
-    if (loop < 0)
-        loop = new_loop(image);
+    loop = sb_loop_open(image, device, sizeof device);
     if (loop < 0)
         return sb_fail(error,
                        SB_ARGS(loop == -EPERM || loop == -EACCES ? SANDBOX_EDENIED : SANDBOX_EUNSUPPORTED, .sys_errno = -loop, .phase = "loop",
                                .hint = "a disk needs root and /dev/loop-control; make a folder volume"),
                        "no loop device for the volume's disk: %s", strerrordesc_np(-loop));
-    snprintf(link, sizeof link, "/proc/self/fd/%d", loop);
-    n = readlink(link, device, sizeof device - 1);
-    if (n <= 0)
-        return sb_fail_errno(error, errno, "loop", "the loop device can't be named");
-    device[n] = 0;
     snprintf(target, sizeof target, "%s/data", path);
     if (mount(device, target, file_system, MS_NOSUID | MS_NODEV, NULL) < 0)
         return sb_fail(error,

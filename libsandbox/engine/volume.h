@@ -19,6 +19,7 @@ int sb_volumes_attach(struct sb_engine *engine, const struct sandbox_spec *spec,
 int sb_volume_owner(struct sb_engine *engine, const char *name, uint32_t *ret_uid, uint32_t *ret_gid);
 
 /* ---- volume-disk.c ---- */
+#define SB_DISK_UNFINISHED "image.new"
 /* Makes an image of `bytes` with a file system ("ext4 xfs btrfs") in a folder, whose path is for mkfs. */
 int sb_disk_make(struct sb_engine *engine, int folder, const char *path, const char *file_system, int64_t bytes, struct sandbox_error **error);
 /* Mounts the image of a volume's folder at its data, unless it is; the folder's lock is held. */

@@ -312,7 +312,9 @@ struct sandbox_mount_options {
     const char *source; /**< see the type */
     const char *target; /**< absolute path inside, without ".." */
     unsigned int flags; /**< SANDBOX_MOUNT_… */
-    int64_t max_bytes;  /**< tmpfs: its size, 4096 or more; 0: a quarter of the memory limit or 64 MiB */
+    int64_t max_bytes;  /**< tmpfs: its size, 4096 or more; 0: a quarter of the memory limit or 64 MiB. Overlay: what may be written over it, 16 MiB or more,
+                             with what the disk image that holds it needs for itself; ENOSPC inside beyond. Only root can have that
+                             (else EUNSUPPORTED); 0: as much as the state root's file system has */
     const char *owner;  /**< bind, overlay: "UID:GID", the ids on the host that are 0:0 inside. "0:0": all ids are the same inside and
                              on disk. Another: host's 0 and what has that owner's number inside have no counterpart, so that nothing
                              inside makes a file of the host's root. A bind that can be written to has no owner with a 0 (EINVALID):

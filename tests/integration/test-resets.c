@@ -3,6 +3,7 @@
 #include "box.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -315,6 +316,87 @@ START_TEST(reset_leftover)
 }
 END_TEST
 
+/* A layer of a bounded size: full is full for it alone, a reset is a new one, and nothing of its disk stays behind. */
+START_TEST(upper_limit)
+{
+    struct sandbox_mount_options mount = SANDBOX_MOUNT_OPTIONS_INIT;
+    struct sandbox_mount_usage usage = SANDBOX_MOUNT_USAGE_INIT;
+    struct sandbox_spec *spec = box_spec();
+    struct sandbox *none = NULL;
+
+    mount.type = SANDBOX_MOUNT_OVERLAY;
+    mount.source = folder;
+    mount.target = TARGET;
+    mount.max_bytes = 16 << 20;
+    sbtest_ok(sandbox_spec_set_lifetime(spec, SANDBOX_LIFETIME_DETACHED, &error), &error);
+    sbtest_ok(sandbox_spec_add_mount(spec, &mount, &error), &error);
+    if (geteuid() != 0) {
+        sbtest_fails(sandbox_create(host, spec, 20000, &none, &error), SANDBOX_EUNSUPPORTED, &error);
+        sandbox_spec_unref(spec);
+        return;
+    }
+    sandbox = box_start(host, spec);
+    for (int i = 0; i < 2; i++) {
+        expect("cd " TARGET "; echo changed > file; cat file", "changed");
+        expect("cd " TARGET "; dd if=/dev/zero of=big bs=1M count=64 2>&1 | grep -c 'No space left'", "1");
+        sbtest_ok(sandbox_mount_usage(sandbox, TARGET, 20000, &usage, &error), &error);
+        ck_assert_int_gt(usage.bytes, 1 << 20);
+        ck_assert_int_le(usage.bytes, 16 << 20);
+        ck_assert_uint_eq(count_changes(), 2);
+        sbtest_ok(sandbox_stop(sandbox, 0, 20000, &error), &error);
+        ck_assert_uint_eq(count_changes(), 2);
+        sbtest_ok(sandbox_start(sandbox, 20000, &error), &error);
+        expect("cat " TARGET "/file; rm " TARGET "/big; echo more > " TARGET "/more; ls " TARGET, "changed\nfile\nmore\nsub");
+        reset(TARGET);
+        ck_assert_uint_eq(count_changes(), 0);
+        expect("cat " TARGET "/file", "as it was");
+    }
+    wait_for_trash();
+}
+END_TEST
+
+/* Overwrites the beginning of a disk image. */
+static void damage(const char *folder_of_it)
+{
+    char path[1100], zeros[8192] = "";
+    int fd;
+
+    snprintf(path, sizeof path, "%s/image", folder_of_it);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq((int)write(fd, zeros, sizeof zeros), (int)sizeof zeros);
+    close(fd);
+}
+
+/* A disk that does not verify is said to be damaged, and can be reset. */
+START_TEST(upper_damaged)
+{
+    struct sandbox_mount_options mount = SANDBOX_MOUNT_OPTIONS_INIT;
+    struct sandbox_spec *spec = box_spec();
+    char path[1000];
+
+    if (geteuid() != 0)
+        sbtest_skip("only root can mount a disk");
+    mount.type = SANDBOX_MOUNT_OVERLAY;
+    mount.source = folder;
+    mount.target = TARGET;
+    mount.max_bytes = 16 << 20;
+    sbtest_ok(sandbox_spec_set_lifetime(spec, SANDBOX_LIFETIME_DETACHED, &error), &error);
+    sbtest_ok(sandbox_spec_add_mount(spec, &mount, &error), &error);
+    sandbox = box_start(host, spec);
+    sbtest_ok(sandbox_stop(sandbox, 0, 20000, &error), &error);
+    path_of_layers(path, sizeof path);
+    snprintf(path + strlen(path), sizeof path - strlen(path), "/1");
+    usleep(200000); /* the loop device goes a moment after the sandbox */
+    damage(path);
+    sbtest_fails(sandbox_start(sandbox, 20000, &error), SANDBOX_EDAMAGED, &error);
+    reset(TARGET);
+    sbtest_ok(sandbox_start(sandbox, 20000, &error), &error);
+    expect("cat " TARGET "/file", "as it was");
+    wait_for_trash();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("integration-resets");
@@ -331,6 +413,8 @@ int main(void)
     tcase_add_test(tc, reset_of_a_copy);
     tcase_add_test(tc, reset_cut_short);
     tcase_add_test(tc, reset_leftover);
+    tcase_add_test(tc, upper_limit);
+    tcase_add_test(tc, upper_damaged);
     suite_add_tcase(suite, tc);
     return box_main(suite);
 }

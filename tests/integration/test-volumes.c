@@ -312,6 +312,39 @@ START_TEST(volume_f54)
 }
 END_TEST
 
+/* Overwrites the beginning of a disk image. */
+static void damage(const char *folder_of_it)
+{
+    char path[1100], zeros[8192] = "";
+    int fd;
+
+    snprintf(path, sizeof path, "%s/image", folder_of_it);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq((int)write(fd, zeros, sizeof zeros), (int)sizeof zeros);
+    close(fd);
+}
+
+/* What does not verify is refused, and says so; the sandbox that had it goes like any other. */
+START_TEST(volume_damaged)
+{
+    struct sandbox_spec *spec;
+    struct sandbox *none = NULL;
+    char folder[600];
+
+    if (geteuid() != 0)
+        sbtest_skip("only root can mount a disk");
+    make("store", "ext4", 16 << 20, NULL);
+    snprintf(folder, sizeof folder, "%s/volumes/store", box_root());
+    usleep(200000); /* the loop device of its making goes a moment later */
+    damage(folder);
+    spec = spec_with("store");
+    sbtest_fails(sandbox_create(host, spec, 20000, &none, &error), SANDBOX_EDAMAGED, &error);
+    sandbox_spec_unref(spec);
+    sbtest_ok(sandbox_volume_remove(host, "store", &error), &error);
+}
+END_TEST
+
 START_TEST(volume_of_another_kernel)
 {
     struct sandbox_spec *spec;
@@ -425,6 +458,7 @@ int main(void)
     tcase_add_test(tc, volume_wal_survives_kills);
     tcase_add_test(tc, volume_owner);
     tcase_add_test(tc, volume_f54);
+    tcase_add_test(tc, volume_damaged);
     tcase_add_test(tc, volume_of_another_kernel);
     tcase_add_test(tc, volume_of_a_vm);
     tcase_add_test(tc, volume_wrong_options);

@@ -73,7 +73,7 @@ struct sb_plan_mount {
     uint32_t source, target; /* strings */
     uint32_t upper, number;  /* overlay: string, below the state root, the folder that upper and work are in; its number in the spec */
     uint32_t owner_uid, owner_gid; /* IDMAP: these on disk are 0:0 inside */
-    uint64_t max_bytes;      /* tmpfs */
+    uint64_t max_bytes;      /* tmpfs; overlay: not 0: what is at `upper` is a disk image */
 };
 
 /* A cBPF program: struct sock_filter, 8 bytes each. */
