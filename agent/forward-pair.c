@@ -44,11 +44,18 @@ static enum ag_pair_state end_of(struct ag_pair *pair, int from)
     return AG_PAIR_WAITS;
 }
 
+static int is_exhausted(const struct ag_pair *pair, int from)
+{
+    return pair->bounded[from] && !pair->left[from];
+}
+
 static enum ag_pair_state move(struct ag_pair *pair, int from, char *buffer, size_t size)
 {
     int to = !from;
 
     if (pair->ended[from]) /* nothing more is read from it, so an error is all that can come */
+        return pair->failed[from] ? AG_PAIR_BROKEN : AG_PAIR_WAITS;
+    if (is_exhausted(pair, from))
         return pair->failed[from] ? AG_PAIR_BROKEN : AG_PAIR_WAITS;
     for (int turn = 0; turn < TURNS; turn++) {
         ssize_t n, sent;
@@ -57,7 +64,9 @@ static enum ag_pair_state move(struct ag_pair *pair, int from, char *buffer, siz
             return AG_PAIR_WAITS;
         if (!pair->writable[to]) /* for who is gone nobody waits: else a side that never reads could keep what is dead for ever */
             return pair->failed[from] || pair->deaf[from] ? AG_PAIR_BROKEN : AG_PAIR_WAITS;
-        n = SB_RETRY(recv(pair->fd[from], buffer, size, MSG_PEEK | MSG_DONTWAIT));
+        if (is_exhausted(pair, from))
+            return AG_PAIR_WAITS;
+        n = SB_RETRY(recv(pair->fd[from], buffer, pair->bounded[from] && pair->left[from] < size ? pair->left[from] : size, MSG_PEEK | MSG_DONTWAIT));
         if (n < 0 && errno == EAGAIN) {
             pair->readable[from] = 0;
             return AG_PAIR_WAITS;
@@ -77,6 +86,7 @@ static enum ag_pair_state move(struct ag_pair *pair, int from, char *buffer, siz
             return AG_PAIR_WAITS;
         }
         pair->moved[from] += (uint64_t)sent;
+        pair->left[from] -= pair->bounded[from] ? (uint64_t)sent : 0;
         if (discard(pair->fd[from], buffer, (size_t)sent) < 0)
             return AG_PAIR_BROKEN;
     }
@@ -92,7 +102,7 @@ enum ag_pair_state ag_pair_move(struct ag_pair *pair, char *buffer, size_t size)
     second = move(pair, 1, buffer, size);
     if (second == AG_PAIR_BROKEN)
         return second;
-    if (pair->ended[0] && pair->ended[1])
+    if ((pair->ended[0] || is_exhausted(pair, 0)) && (pair->ended[1] || is_exhausted(pair, 1)))
         return pair->deaf[0] || pair->deaf[1] ? AG_PAIR_BROKEN : AG_PAIR_ENDED;
     return first == AG_PAIR_GOES_ON || second == AG_PAIR_GOES_ON ? AG_PAIR_GOES_ON : AG_PAIR_WAITS;
 }

@@ -43,6 +43,8 @@ struct ag_pair {
     unsigned char failed[2];                /* an error was reported on it */
     unsigned char deaf[2];                  /* what is sent to it is refused */
     uint64_t moved[2];                      /* bytes that came from it */
+    unsigned char bounded[2];               /* no more than `left` are taken from it; then it is as if it said nothing more, and no end */
+    uint64_t left[2];
 };
 
 enum ag_pair_state {

@@ -208,7 +208,7 @@ static int in_block(const unsigned char *address, const unsigned char *block, in
 int sb_allow_has_address(const struct sb_allow *rules, size_t n, const unsigned char address[16], int port)
 {
     for (size_t i = 0; i < n; i++)
-        if (rules[i].kind == SB_ALLOW_ADDRESS && fits_port(&rules[i], port) && in_block(address, rules[i].address, rules[i].prefix))
+        if (rules[i].kind == SB_ALLOW_ADDRESS && (!port || fits_port(&rules[i], port)) && in_block(address, rules[i].address, rules[i].prefix))
             return 1;
     return 0;
 }

@@ -42,6 +42,7 @@ int sb_host_parse(const char *text, size_t size, struct sb_host_name *ret);
 /* "ADDRESS" or "ADDRESS:PORT" (IPv6 with a port in brackets), as for a DNS server: 0 or -EINVAL. *ret_port is 0 where there is none. */
 int sb_server_parse(const char *text, unsigned char ret_address[16], int *ret_port);
 
+/* port 0: on any */
 int sb_allow_has_name(const struct sb_allow *rules, size_t n, const char *name, int port);
 int sb_allow_has_address(const struct sb_allow *rules, size_t n, const unsigned char address[16], int port);
 /* 1: an address of the public internet. */

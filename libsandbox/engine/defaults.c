@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a daemon or command gets where nobody said otherwise: the image's configuration, then the spec's, then a request's. */
-#include "engine.h"
+#include "network.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,6 +9,11 @@
 
 #include <errors.h>
 #include <json.h>
+#include <network-plan.h>
+
+#define TEXT_OF(number) #number
+#define URL_OF(port) "http://127.0.0.1:" TEXT_OF(port)
+#define PROXY URL_OF(SB_PROXY_PORT)
 
 void sb_list_free(char **list)
 {
@@ -86,6 +91,10 @@ int sb_environment(const struct sb_record *record, const char *const *more, int 
                    struct sandbox_error **error)
 {
     const json_t *image = json_object_get(record->json, "env"), *entry;
+    /* both spellings: half of the programs know only one, and curl takes no HTTP_PROXY */
+    static const char *const proxy[] = { "http_proxy=" PROXY, "https_proxy=" PROXY, "HTTP_PROXY=" PROXY, "HTTPS_PROXY=" PROXY,
+                                         "no_proxy=localhost,127.0.0.1,::1", "NO_PROXY=localhost,127.0.0.1,::1" };
+    const int proxied = sb_network_kind(record) == SANDBOX_NETWORK_PROXY;
     struct list l = { 0 };
     size_t i;
     int r = 0;
@@ -95,6 +104,8 @@ int sb_environment(const struct sb_record *record, const char *const *more, int 
         if (!r)
             r = put(&l, sb_json_get_bytes(entry));
     }
+    for (i = 0; proxied && i < SB_ELEMENTS(proxy) && !r; i++)
+        r = put(&l, strdup(proxy[i]));
     for (i = 0; i < record->spec->n_env && !r; i++) {
         char *text;
 

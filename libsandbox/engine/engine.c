@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Opening a state root, and the driver table of this kernel. */
-#include "engine.h"
 #include "lifetime.h"
+#include "network.h"
 #include "scope.h"
 
 #include <errno.h>
@@ -125,6 +125,11 @@ static const struct sb_driver_ops driver_ops = {
     .volume_inspect = sb_engine_volume_inspect,
     .volume_list = sb_engine_volume_list,
     .volume_remove = sb_engine_volume_remove,
+    .set_allowed = sb_engine_set_allowed,
+    .network_create = sb_engine_network_create,
+    .network_set_allowed = sb_engine_network_set_allowed,
+    .network_remove = sb_engine_network_remove,
+    .network_list = sb_engine_network_list,
     .file = sb_engine_file,
     .folder_open = sb_engine_folder_open,
     .doctor = sb_engine_doctor,

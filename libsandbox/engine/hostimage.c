@@ -246,6 +246,8 @@ int sb_hostimage_layer(struct sb_engine *engine, char **ret_layer, struct sandbo
     if (skeletons < 0)
         return sb_fail_errno(error, -skeletons, "image", "skeletons/ can't be opened in the state root");
     mix(&hash, &version, sizeof version);
+    for (size_t i = 0; i < SB_ELEMENTS(files); i++) /* of another version of the library they may be others */
+        mix(&hash, files[i].text, strlen(files[i].text));
     for (size_t i = 0; i < SB_ELEMENTS(etc) && real_etc >= 0; i++)
         mix_file(&hash, real_etc, etc[i]);
     for (size_t i = 0; i < SB_ELEMENTS(watched) && real_etc >= 0; i++)

@@ -14,9 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +27,7 @@
 #include <json.h>
 #include <network-plan.h>
 #include <process.h>
+#include <proxy-plan.h>
 
 enum { READY_MS = 10000, TEXT_MAX = 400, ADDRESSES_MAX = 256 };
 
@@ -68,6 +71,7 @@ static int refuse_host(struct sb_network *network, const int spaces[2], struct s
              : sb_network_setup(network->engine, argv, spaces, error);
 }
 
+/* holder: it ends the helper with itself; -1: that one sees to it. */
 static int note_helper(struct sb_network *network, pid_t pid, int pidfd, json_t *run, int holder, struct sandbox_error **error)
 {
     struct sb_identity identity;
@@ -77,7 +81,7 @@ static int note_helper(struct sb_network *network, pid_t pid, int pidfd, json_t 
         return sb_fail_errno(error, -r, "network", "the network's helper ended early");
     json_array_append_new(json_object_get(run, "helpers"), sb_identity_to_json(&identity));
     r = sb_network_write_run(network, run, error);
-    return r ? r : sb_network_say(holder, SB_NETWORK_HELPER, pidfd, NULL, NULL, NULL, error);
+    return r || holder < 0 ? r : sb_network_say(holder, SB_NETWORK_HELPER, pidfd, NULL, NULL, NULL, error);
 }
 
 /* Waits for a byte on a descriptor, or for the process' end. 0, or a code with what it said. */
@@ -95,7 +99,7 @@ static int await_ready(const char *name, int ready, int pidfd, int said, struct 
     text[strcspn(text, "\n")] = 0;
     syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
     return sb_fail(error, SB_ARGS(r == 0 ? SANDBOX_ETIMEDOUT : SANDBOX_EIO, .phase = "network", .field = "network",
-                                  .hint = "pasta and slirp4netns need /dev/net/tun: may this user open it?"),
+                                  .hint = said >= 0 ? "pasta and slirp4netns need /dev/net/tun: may this user open it?" : NULL),
                    "%s %s%s%s", name, r == 0 ? "was not ready in time" : "ended early", *text ? ": " : "", text);
 }
 
@@ -196,13 +200,88 @@ int sb_network_start_user_nat(struct sb_network *network, pid_t holder_pid, json
     return pasta >= 0 ? start_pasta(network, pasta, holder_pid, run, holder, error) : start_slirp(network, slirp, holder_pid, run, holder, error);
 }
 
-int sb_network_start_proxy(struct sb_network *network, int holder_pidfd, json_t *run, int holder, const int listeners[2], struct sandbox_error **error)
+/* ---- the proxy ---- */
+
+static int add_lines(char **text, size_t *size, const char *word, const json_t *list)
 {
-    (void)network;
-    (void)holder_pidfd;
-    (void)run;
-    (void)holder;
-    (void)listeners;
-    (void)note_helper;
-    return sb_fail(error, SB_ARGS(SANDBOX_EUNSUPPORTED, .phase = "network", .field = "network"), "this build has no network proxy");
+    const json_t *entry;
+    FILE *file = open_memstream(text, size);
+    size_t i;
+
+    if (!file)
+        return -ENOMEM;
+    json_array_foreach(list, i, entry)
+        fprintf(file, "%s %s\n", word, json_string_value(entry));
+    return fclose(file) ? -ENOMEM : 0;
+}
+
+int sb_network_rules_file(const struct sb_network *network, struct sandbox_error **error)
+{
+    SB_CLOSE int fd = memfd_create("rules", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    SB_FREE char *allowed = NULL, *dns = NULL;
+    size_t n_allowed = 0, n_dns = 0;
+    int r = fd < 0 ? -errno : 0;
+
+    if (!r)
+        r = add_lines(&allowed, &n_allowed, "allow", network->allowed);
+    if (!r)
+        r = add_lines(&dns, &n_dns, "dns", network->dns);
+    if (!r)
+        r = sb_write_all(fd, dns, n_dns);
+    if (!r)
+        r = sb_write_all(fd, allowed, n_allowed);
+    if (!r && fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+        r = -errno;
+    return r ? sb_fail_errno(error, -r, "network", "the proxy's rules can't be passed") : SB_TAKE_FD(fd);
+}
+
+static int bind_control(const struct sb_network *network, struct sandbox_error **error)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    SB_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/p", network->dir);
+    if (fd < 0 || (unlinkat(network->dir, "p", 0) < 0 && errno != ENOENT) || bind(fd, (struct sockaddr *)&address, sizeof address) < 0 ||
+        listen(fd, 16) < 0)
+        return sb_fail_errno(error, errno, "network", "the proxy's socket can't be made");
+    return SB_TAKE_FD(fd);
+}
+
+int sb_network_start_proxy(struct sb_network *network, int holder_pidfd, json_t *run, const int listeners[2], struct sandbox_error **error)
+{
+    char *const argv[] = { (char[]){ "sandbox-proxy" }, NULL };
+    struct sb_spawn_fd map[SB_PROXY_FD_END];
+    SB_CLOSE int control = -1, rules = -1, ready = -1, theirs = -1, pidfd = -1;
+    int program, pipes[2], r;
+    pid_t pid;
+
+    if (sb_engine_program(network->engine, "sandbox-proxy", &program, NULL))
+        return sb_fail(error, SB_ARGS(SANDBOX_EUNSUPPORTED, .phase = "network", .field = "network",
+                                      .hint = "install the package libc-ares2, and a library that was built with it (meson option proxy)"),
+                       "the program sandbox-proxy can't be had here");
+    control = bind_control(network, error);
+    if (control < 0)
+        return control;
+    rules = sb_network_rules_file(network, error);
+    if (rules < 0)
+        return rules;
+    if (pipe2(pipes, O_CLOEXEC) < 0)
+        return sb_fail_errno(error, errno, "network", "no pipe");
+    ready = pipes[0];
+    theirs = pipes[1];
+    for (int i = 0; i < SB_PROXY_FD_END; i++)
+        map[i] = (struct sb_spawn_fd){ .from = network->engine->null, .to = i };
+    map[SB_PROXY_FD_TCP].from = listeners[0];
+    map[SB_PROXY_FD_UDP].from = listeners[1];
+    map[SB_PROXY_FD_CONTROL].from = control;
+    map[SB_PROXY_FD_HOLDER].from = holder_pidfd;
+    map[SB_PROXY_FD_RULES].from = rules;
+    map[SB_PROXY_FD_READY].from = theirs;
+    r = sb_spawn_watched(program, argv, map, SB_PROXY_FD_END, &pid, &pidfd);
+    if (r)
+        return sb_fail_errno(error, -r, "network", "the proxy can't be started");
+    sb_children_add(network->engine, pidfd);
+    theirs = sb_close(theirs);
+    r = await_ready("the proxy", ready, pidfd, -1, error);
+    return r ? r : note_helper(network, pid, pidfd, run, -1, error);
 }

@@ -24,7 +24,7 @@
 #include <network-plan.h>
 #include <process.h>
 
-enum { HOLDER_MS = 10000, SETUP_MS = 10000, END_MS = 3000, TEXT_MAX = 600 };
+enum { HOLDER_MS = 10000, SETUP_MS = 10000, END_MS = 3000, SETTLE_MS = 1000, TEXT_MAX = 600 };
 
 /* ---- sandbox-network ---- */
 
@@ -294,7 +294,7 @@ static int lead_out(struct sb_network *network, pid_t pid, int pidfd, json_t *ru
     if (network->kind != SANDBOX_NETWORK_PROXY)
         return 0;
     r = sb_network_setup(network->engine, (char *const[]){ (char[]){ "sandbox-network" }, (char[]){ "inside" }, (char[]){ "proxy" }, NULL }, fds, error);
-    return r ? r : sb_network_start_proxy(network, pidfd, run, holder, fds + 2, error);
+    return r ? r : sb_network_start_proxy(network, pidfd, run, fds + 2, error);
 }
 
 static int begin_network(struct sb_network *network, int *ret_holder, int ret_spaces[2], struct sandbox_error **error)
@@ -371,7 +371,7 @@ int sb_network_up(struct sb_network *network, int *ret_holder, int ret_spaces[2]
 
 /* ---- down ---- */
 
-static void end_process(struct sb_engine *engine, const json_t *json)
+static void end_process(struct sb_engine *engine, const json_t *json, int patience_ms)
 {
     struct sb_identity identity;
     struct pollfd p = { .events = POLLIN };
@@ -381,9 +381,11 @@ static void end_process(struct sb_engine *engine, const json_t *json)
     fd = identity.pid > 0 ? sb_identity_find(&engine->self, &identity) : -1;
     if (fd < 0)
         return;
-    syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
     p.fd = fd;
-    SB_RETRY(poll(&p, 1, END_MS));
+    if (!patience_ms || SB_RETRY(poll(&p, 1, patience_ms)) == 0) {
+        syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+        SB_RETRY(poll(&p, 1, END_MS));
+    }
     waitid(P_PIDFD, (id_t)fd, &(siginfo_t){ 0 }, WEXITED | WNOHANG | __WALL);
 }
 
@@ -397,9 +399,9 @@ int sb_network_down(struct sb_network *network, struct sandbox_error **error)
     int number = -1, r = 0;
 
     if (!sb_read_file(network->dir, "run", 65536, &text, &size) && !sb_json_parse(text, size, "run", &run, NULL)) {
-        end_process(network->engine, json_object_get(run, "holder"));
+        end_process(network->engine, json_object_get(run, "holder"), 0);
         json_array_foreach(json_object_get(run, "helpers"), i, helper)
-            end_process(network->engine, helper);
+            end_process(network->engine, helper, network->kind == SANDBOX_NETWORK_PROXY ? SETTLE_MS : 0); /* a proxy ends by itself, in order */
         number = (int)sb_json_int(run, "number", -1);
     }
     if (number >= 0 && number < SB_NETWORK_NUMBERS && network->engine->map.privilege == SB_PRIVILEGE_ROOT) {

@@ -97,23 +97,43 @@ static int open_private(const struct sb_record *record, struct sb_network *ret, 
     return 0;
 }
 
+/* The rules as they were last set; those of the spec where they never were. */
+static int read_rules(const struct sandbox_spec *spec, struct sb_network *network, struct sandbox_error **error)
+{
+    SB_FREE char *text = NULL;
+    size_t size;
+
+    if (!sb_read_file(network->dir, "allowed", 1 << 20, &text, &size))
+        return sb_json_parse(text, size, "the network's rules", &network->allowed, error);
+    network->allowed = spec ? sb_strings_to_json(spec->allowed, spec->n_allowed) : json_array();
+    return 0;
+}
+
+static int finish_open(int r, const struct sandbox_spec *spec, struct sb_network *network, struct sandbox_error **error)
+{
+    if (!r)
+        r = read_rules(spec, network, error);
+    if (r)
+        sb_network_clear(network);
+    return r;
+}
+
+int sb_network_open_named(struct sb_engine *engine, const char *name, struct sb_network *ret, struct sandbox_error **error)
+{
+    *ret = (struct sb_network)SB_NETWORK_INIT;
+    ret->engine = engine;
+    return finish_open(open_named(engine, name, ret, error), NULL, ret, error);
+}
+
 int sb_network_open(struct sb_engine *engine, const struct sb_record *record, struct sb_network *ret, struct sandbox_error **error)
 {
     const struct sandbox_spec *spec = record->spec;
-    SB_FREE char *text = NULL;
-    size_t size;
-    int r;
 
+    if (spec && spec->network == SANDBOX_NETWORK_NAMED)
+        return sb_network_open_named(engine, spec->network_name, ret, error);
     *ret = (struct sb_network)SB_NETWORK_INIT;
     ret->engine = engine;
-    r = spec && spec->network == SANDBOX_NETWORK_NAMED ? open_named(engine, spec->network_name, ret, error) : open_private(record, ret, error);
-    if (!r && !sb_read_file(ret->dir, "allowed", 1 << 20, &text, &size))
-        r = sb_json_parse(text, size, "the network's rules", &ret->allowed, error);
-    else if (!r && spec)
-        ret->allowed = sb_strings_to_json(spec->allowed, spec->n_allowed);
-    if (r)
-        sb_network_clear(ret);
-    return r;
+    return finish_open(open_private(record, ret, error), spec, ret, error);
 }
 
 void sb_network_clear(struct sb_network *network)

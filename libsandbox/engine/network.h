@@ -34,6 +34,7 @@ int sb_network_kind(const struct sb_record *record);
 int sb_network_has_folder(const struct sb_record *record);
 /* The folder of a sandbox's network, which is made for a private one; a named one is locked. ENOTFOUND. */
 int sb_network_open(struct sb_engine *engine, const struct sb_record *record, struct sb_network *ret, struct sandbox_error **error);
+int sb_network_open_named(struct sb_engine *engine, const char *name, struct sb_network *ret, struct sandbox_error **error);
 void sb_network_clear(struct sb_network *network);
 /* Puts the sandbox that is being launched into its network, which is brought up if it isn't: tells the stage. */
 int sb_network_attach(struct sb_engine *engine, const struct sb_record *record, struct sb_launch *launch, struct sandbox_error **error);
@@ -60,6 +61,19 @@ void sb_network_numbers_each(void (*each)(void *data, int number, const char *ho
 
 /* ---- network-helpers.c: what carries a network's traffic; its identity goes into run's "helpers" ---- */
 int sb_network_start_user_nat(struct sb_network *network, pid_t holder_pid, json_t *run, int holder, const int spaces[2], struct sandbox_error **error);
-int sb_network_start_proxy(struct sb_network *network, int holder_pidfd, json_t *run, int holder, const int listeners[2], struct sandbox_error **error);
+int sb_network_start_proxy(struct sb_network *network, int holder_pidfd, json_t *run, const int listeners[2], struct sandbox_error **error);
+
+/* A sealed file with the rules and DNS servers, as the proxy reads it: a descriptor or a code. */
+int sb_network_rules_file(const struct sb_network *network, struct sandbox_error **error);
+
+/* ---- network-named.c ---- */
+int sb_engine_set_allowed(struct sb_driver *driver, const char *id, const char *const *rules, struct sandbox_error **error);
+int sb_engine_network_create(struct sb_driver *driver, const char *name, int kind, const char *const *rules, const char *const *dns,
+                             struct sandbox_error **error);
+int sb_engine_network_set_allowed(struct sb_driver *driver, const char *name, const char *const *rules, struct sandbox_error **error);
+int sb_engine_network_remove(struct sb_driver *driver, const char *name, struct sandbox_error **error);
+int sb_engine_network_list(struct sb_driver *driver, json_t **ret_json, struct sandbox_error **error);
+/* A connection to the proxy of a sandbox's network, or -1. */
+int sb_network_connect_proxy(struct sb_engine *engine, const char *id);
 
 #endif
