@@ -224,45 +224,85 @@ static int begin_journal(const struct ag_slot *s, int *ret_out, int *ret_err)
     return r;
 }
 
-void ag_start(struct ag_slot *s, const struct sb_request *q, int *fds, size_t n_fds, int daemon)
+/* 0, or why it can't be started: said to who asked. */
+static int refuse(struct ag_slot *s, const struct sb_request *q, int is_whole, int daemon)
 {
-    struct ag_exec x = {
-        .plan = ag_loop.plan, .request = q, .blob_fd = -1, .procfs = ag_loop.procfs, .daemon = daemon, .files = ag_loop.files,
-        .files_max = q->files_max
-    };
+    if (!is_whole || q->argc < 1 || (q->flags & SB_REQUEST_TERMINAL && q->journal_max))
+        ag_fail(s, SB_STEP_REQUEST, EINVAL);
+    else if (!daemon && ag_count_execs() >= SB_EXECS_MAX) /* said here: who is turned away at the door takes the sandbox for dead */
+        ag_fail(s, SB_STEP_BUSY, EAGAIN);
+    else if (daemon && (ag_loop.daemon_state == SB_DAEMON_STARTING || ag_loop.daemon_state == SB_DAEMON_RUNNING))
+        ag_fail(s, SB_STEP_STATE, EALREADY);
+    else
+        return 0;
+    return 1;
+}
+
+/* The child, where it belongs: its pid, or -errno. */
+static long clone_child(struct ag_slot *s, const struct ag_exec *x)
+{
     struct clone_args args = { .exit_signal = SIGCHLD };
-    int terminal = !daemon && (q->flags & SB_REQUEST_TERMINAL);
-    size_t stdio = daemon || terminal ? 0 : q->journal_max ? 1 : 3, want = stdio + (q->flags & SB_REQUEST_BLOB_FD ? 1 : 0);
-    SB_CLOSE int out = -1, err = -1;
-    int pipes[2], cgroup, r;
+    int cgroup = choose_cgroup(s, x->daemon);
     long pid;
 
-    if (n_fds != want || q->argc < 1 || (terminal && q->journal_max)) {
-        ag_fail(s, SB_STEP_REQUEST, EINVAL);
-        return;
+    if (cgroup >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (uint64_t)cgroup;
     }
-    if (!daemon && ag_count_execs() >= SB_EXECS_MAX) { /* said here: who is turned away at the door takes the sandbox for dead */
-        ag_fail(s, SB_STEP_BUSY, EAGAIN);
+    /* A child inherits the score: when memory is short, init must not be the one that the kernel takes. Not set by the child: it would have
+     * to be dumpable for that, and so open to a daemon that may trace, while it has all rights and no filter. */
+    ag_set_oom_score("500");
+    ag_loop.daemon_starts += (uint32_t)x->daemon;
+    s->oom_kills = ag_oom_kills();
+    ag_event_started(s); /* before its first byte can be written */
+    pid = syscall(SYS_clone3, &args, sizeof args);
+    if (pid == 0)
+        ag_exec_child(x);
+    if (pid < 0)
+        pid = -errno;
+    ag_set_oom_score(ag_loop.own_score);
+    return pid;
+}
+
+static void begin_slot(struct ag_slot *s, pid_t pid, int status_fd, int journal)
+{
+    s->kind = STARTING;
+    s->pid = pid;
+    s->journal = journal;
+    s->status_fd = status_fd;
+    s->sent_signal = s->timed_out = 0;
+    s->tag = 0;
+    memset(&s->status, 0, sizeof s->status);
+    s->until = sb_now_ms() + START_MS;
+    if (s->daemon)
+        ag_loop.daemon_state = SB_DAEMON_STARTING;
+    ag_watch(s->status_fd, ON_STATUS, (size_t)(s - ag_loop.slots), EPOLLIN);
+}
+
+void ag_start(struct ag_slot *s, const struct sb_request *q, int *fds, size_t n_fds, int daemon)
+{
+    int terminal = !daemon && (q->flags & SB_REQUEST_TERMINAL);
+    size_t stdio = daemon || terminal ? 0 : q->journal_max ? 1 : 3, want = stdio + (q->flags & SB_REQUEST_BLOB_FD ? 1 : 0);
+    struct ag_exec x = {
+        .plan = ag_loop.plan, .request = q, .blob_fd = -1, .procfs = ag_loop.procfs, .daemon = daemon, .files = ag_loop.files,
+        .files_max = q->files_max, .terminal = terminal
+    };
+    SB_CLOSE int out = -1, err = -1;
+    int pipes[2], r;
+    long pid;
+
+    if (refuse(s, q, n_fds == want, daemon))
         return;
-    }
-    if (daemon && (ag_loop.daemon_state == SB_DAEMON_STARTING || ag_loop.daemon_state == SB_DAEMON_RUNNING)) {
-        ag_fail(s, SB_STEP_STATE, EALREADY);
-        return;
-    }
     x.blob = q->flags & SB_REQUEST_BLOB_FD ? NULL : ag_loop.buffer + sizeof *q;
     x.blob_fd = q->flags & SB_REQUEST_BLOB_FD ? fds[stdio] : -1;
-    x.terminal = terminal;
-    x.fds[0] = terminal ? ag_loop.terminals : daemon ? SB_FD_NULL : fds[0];
     s->daemon = daemon;
     s->journal_max = daemon ? 0 : q->journal_max;
     memcpy(s->exec_id, q->exec_id, sizeof s->exec_id);
-    if (s->journal_max) {
-        r = begin_journal(s, &out, &err);
-        if (r) {
-            ag_fail(s, SB_STEP_JOURNAL, -r);
-            return;
-        }
+    if (s->journal_max && (r = begin_journal(s, &out, &err))) {
+        ag_fail(s, SB_STEP_JOURNAL, -r);
+        return;
     }
+    x.fds[0] = terminal ? ag_loop.terminals : daemon ? SB_FD_NULL : fds[0];
     x.fds[1] = terminal ? SB_FD_NULL : daemon ? SB_FD_DAEMON_OUT : s->journal_max ? out : fds[1];
     x.fds[2] = terminal ? SB_FD_NULL : daemon ? SB_FD_DAEMON_ERR : s->journal_max ? err : fds[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pipes) < 0) {
@@ -275,41 +315,16 @@ void ag_start(struct ag_slot *s, const struct sb_request *q, int *fds, size_t n_
     x.status_fd = pipes[1];
     s->deadline_ms = daemon ? 0 : q->timeout_ms;
     x.pin = s->deadline_ms != 0;
-    cgroup = choose_cgroup(s, daemon);
-    if (cgroup >= 0) {
-        args.flags |= CLONE_INTO_CGROUP;
-        args.cgroup = (uint64_t)cgroup;
-    }
-    /* A child inherits the score: when memory is short, init must not be the one that the kernel takes. Not set by the child: it would have
-     * to be dumpable for that, and so open to a daemon that may trace, while it has all rights and no filter. */
-    ag_set_oom_score("500");
-    ag_loop.daemon_starts += (uint32_t)daemon;
-    s->oom_kills = ag_oom_kills();
-    ag_event_started(s); /* before its first byte can be written */
-    pid = syscall(SYS_clone3, &args, sizeof args);
-    if (pid == 0)
-        ag_exec_child(&x);
-    ag_set_oom_score(ag_loop.own_score);
+    pid = clone_child(s, &x);
     sb_close(pipes[1]);
     if (pid < 0) {
-        r = errno;
-        ag_fail(s, SB_STEP_FORK, r);
-        ag_event_failed(s, r);
+        ag_fail(s, SB_STEP_FORK, (int)-pid);
+        ag_event_failed(s, (int)-pid);
         sb_close(pipes[0]);
         ag_leaf_drop(s);
         return;
     }
-    s->kind = STARTING;
-    s->pid = (pid_t)pid;
-    s->journal = out >= 0;
-    s->status_fd = pipes[0];
-    s->sent_signal = s->timed_out = 0;
-    s->tag = 0;
-    memset(&s->status, 0, sizeof s->status);
-    s->until = sb_now_ms() + START_MS;
-    if (daemon)
-        ag_loop.daemon_state = SB_DAEMON_STARTING;
-    ag_watch(s->status_fd, ON_STATUS, (size_t)(s - ag_loop.slots), EPOLLIN);
+    begin_slot(s, (pid_t)pid, pipes[0], out >= 0);
 }
 
 struct ag_slot *ag_daemon_slot(void)

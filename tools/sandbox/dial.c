@@ -19,21 +19,6 @@ struct relay {
     int failure; /* errno of the direction that is read by the main thread */
 };
 
-static int write_all(int fd, const char *data, size_t size)
-{
-    while (size > 0) {
-        ssize_t n = write(fd, data, size);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        data += n;
-        size -= (size_t)n;
-    }
-    return 0;
-}
-
 /* read(2) from stdin, but ends (0) when the connection is gone in both directions. */
 static ssize_t read_stdin(const struct relay *relay, char *buffer)
 {
@@ -61,7 +46,7 @@ static void *send_stdin(void *data)
     ssize_t n;
 
     while ((n = read_stdin(relay, buffer)) > 0)
-        if (write_all(relay->socket, buffer, (size_t)n))
+        if (write_whole(relay->socket, buffer, (size_t)n))
             break;
     shutdown(relay->socket, SHUT_WR);
     tool_cleanup_free(&buffer);
@@ -83,7 +68,7 @@ static void receive(struct relay *relay)
             relay->failure = errno;
         if (n <= 0)
             break;
-        if (write_all(STDOUT_FILENO, buffer, (size_t)n)) {
+        if (write_whole(STDOUT_FILENO, buffer, (size_t)n)) {
             shutdown(relay->socket, SHUT_RD);
             break;
         }

@@ -17,21 +17,6 @@ struct printer {
     int within[3]; /* by stream: the last byte was no newline */
 };
 
-static int write_all(int fd, const char *data, size_t size)
-{
-    while (size > 0) {
-        ssize_t n = write(fd, data, size);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        data += n;
-        size -= (size_t)n;
-    }
-    return 0;
-}
-
 static int put_time(int fd, int64_t time_ns)
 {
     time_t seconds = (time_t)(time_ns / 1000000000);
@@ -42,7 +27,7 @@ static int put_time(int fd, int64_t time_ns)
     if (!gmtime_r(&seconds, &tm) || !strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm))
         return 0;
     n = snprintf(whole, sizeof whole, "%s.%09dZ ", text, (int)(time_ns % 1000000000));
-    return write_all(fd, whole, (size_t)n);
+    return write_whole(fd, whole, (size_t)n);
 }
 
 static int put_output(struct printer *p, const struct sandbox_log_record *record)
@@ -52,7 +37,7 @@ static int put_output(struct printer *p, const struct sandbox_log_record *record
     size_t left = record->data_size;
 
     if (!p->timestamps)
-        return write_all(fd, data, left);
+        return write_whole(fd, data, left);
     while (left > 0 && !r) {
         const char *newline = memchr(data, '\n', left);
         size_t n = newline ? (size_t)(newline - data) + 1 : left;
@@ -60,7 +45,7 @@ static int put_output(struct printer *p, const struct sandbox_log_record *record
         if (!p->within[record->stream])
             r = put_time(fd, record->time_ns);
         if (!r)
-            r = write_all(fd, data, n);
+            r = write_whole(fd, data, n);
         p->within[record->stream] = !newline;
         data += n;
         left -= n;

@@ -2,6 +2,7 @@
  * Texts for people and the memory they stand in. */
 #include "tool.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -94,4 +95,19 @@ const char *text_state(int state)
     default:
         return "unknown";
     }
+}
+
+int write_whole(int fd, const char *data, size_t size)
+{
+    while (size > 0) {
+        ssize_t n = write(fd, data, size);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        data += n;
+        size -= (size_t)n;
+    }
+    return 0;
 }

@@ -247,6 +247,8 @@ void tool_cleanup_free(void *p);
 /* calloc and strdup that end the process (status 125) when memory is short: nothing else could be done about it. */
 void *tool_allocate(size_t count, size_t size);
 char *tool_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Writes all of it: 0 or -errno. */
+int write_whole(int fd, const char *data, size_t size);
 /* "3 minutes ago" for a time in milliseconds since 1970; buffer of 32. */
 const char *text_age(int64_t created_ms, char *buffer, size_t size);
 const char *text_bytes(int64_t bytes, char *buffer, size_t size);
