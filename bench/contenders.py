@@ -29,7 +29,7 @@ class Bench:
         self.programs, self.tool, self.work = programs, tool, work
         self.rootfs = os.path.join(work, 'rootfs')
         self.state = os.path.join(work, 'state')
-        self.library = all(os.path.exists(self.program(p)) for p in ('lifecycle', 'exec', 'stdout', 'log', 'open', 'many', 'dial', 'upload'))
+        self.library = all(os.path.exists(self.program(p)) for p in ('lifecycle', 'exec', 'stdout', 'log', 'open', 'many', 'stats', 'dial', 'upload'))
         self.root = os.geteuid() == 0
         self.library_failure = ''
 
@@ -322,6 +322,20 @@ def many(b, count):
         Contender('library', f'list of {count}', 'sandbox_host_list, each checked against the kernel; "reopen" is sandbox_open of one by its id, '
                   '"inspect" its whole document, "open" is sandbox_host_open beside the program that has them',
                   [b.program('many'), root, IMAGE, str(count)], absent='' if b.library else NO_LIBRARY, setup=setup),
+    ]
+
+
+def stats(b, count):
+    root = os.path.join(b.work, 'stats')
+
+    def setup():
+        b.need_library()
+        run([b.program('open'), 'import', root, IMAGE, b.rootfs])
+
+    return [
+        Contender('library', f'statistics of {count}', 'sandbox_get_stats of each, with limits of memory, processes and CPU; "raw" is the same '
+                  'files of the same cgroups, read in a loop', [b.program('stats'), root, IMAGE, str(count)],
+                  absent='' if b.library else NO_LIBRARY, setup=setup),
     ]
 
 

@@ -69,6 +69,11 @@ def _part_ratio(part):
     return value
 
 
+def _stats_ratio(figures, mode):
+    a, b = _figure(figures, mode, 'stats', 'library'), _figure(figures, mode, 'stats', 'library', 'raw')
+    return None if a is None or b is None else a / b
+
+
 def _log_speed(figures, mode):
     ns = _figure(figures, mode, 'log', 'library')
     return None if ns is None else figures.get('log_bytes', 1 << 30) / (1 << 20) / (ns / 1e9)
@@ -116,6 +121,7 @@ RATIOS = [
     ('64 MiB through a forward, speed / socat', _ratio('forward', 'library', 'socat', 'bulk', inverse=True)),
     ('reopen by id / crun state', _part_ratio('reopen')),
     ('inspect / crun state', _part_ratio('inspect')),
+    ('statistics of 100 sandboxes / their files read in a loop', _stats_ratio),
     ('sandbox exec / crun exec', _ratio('exec', 'command', 'crun')),
 ]
 

@@ -34,6 +34,8 @@ START_TEST(limit_least)
     refused(sandbox_spec_set_limits(spec, &limits, &error), SANDBOX_EINVALID, "cpu_weight");
     if (!box_limits())
         least = limits_of(-1, 3, -1);
+    if (sbtest_slowly(1) > 1) /* a hundredth of an emulated processor starts nothing in time */
+        least.cpu_max = -1;
     least.files_max = 16;
     sbtest_ok(sandbox_spec_set_limits(spec, &least, &error), &error);
     sandbox = box_start(host, spec);
@@ -262,6 +264,47 @@ START_TEST(limit_change_races)
 }
 END_TEST
 
+/* Whoever changes them is killed, at any moment: the record is whole, what the kernel has was asked for once, and the next change of whatever
+ * limit makes both the same. */
+START_TEST(limit_change_killed)
+{
+    struct sandbox_limits limits = limits_of(-1, 100, -1), nothing = SANDBOX_LIMITS_INIT;
+    unsigned int seed = 7;
+
+    sandbox = box_start(host, spec_with(&limits));
+    for (int i = 0; i < 25; i++) {
+        int64_t written, held;
+        pid_t pid = fork();
+        int status;
+
+        if (pid == 0) {
+            struct sandbox_host *mine = box_host();
+            struct sandbox *box = NULL;
+
+            for (int k = 0; !sandbox_open(mine, sandbox_get_id(sandbox), &box, NULL); k++) {
+                limits.pids_max = 100 + k % 50;
+                sandbox_set_limits(box, &limits, 10000, NULL);
+                box = sandbox_unref(box);
+            }
+            _exit(1);
+        }
+        seed = seed * 1103515245 + 12345;
+        usleep(3000 + seed / 65536 % 12000);
+        kill(pid, SIGKILL);
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+        ck_assert(WIFSIGNALED(status));
+        written = limit_now(sandbox, "pids_max");
+        ck_assert(written >= 100 && written < 150);
+        if (!box_limits()) /* the kernel holds nothing of it that could be changed */
+            continue;
+        held = stats_now().pids_max;
+        ck_assert(held >= 100 && held < 150);
+        set(&nothing);
+        ck_assert_int_eq(stats_now().pids_max, written);
+    }
+}
+END_TEST
+
 /* An idempotency key asks for the sandbox that was made with it, whatever its limits are by now. */
 START_TEST(limit_change_and_key)
 {
@@ -359,6 +402,7 @@ int main(void)
     tcase_add_test(tc, limit_change_pids);
     tcase_add_test(tc, limit_change_memory);
     tcase_add_test(tc, limit_change_races);
+    tcase_add_test(tc, limit_change_killed);
     tcase_add_test(tc, limit_change_and_key);
     tcase_add_test(tc, limit_exec);
     suite_add_tcase(suite, tc);
