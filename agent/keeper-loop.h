@@ -77,6 +77,10 @@ struct ag_keeper {
     _Alignas(8) char buffer[SB_RING_RECORD_MAX];
 };
 
+/* ---- keeper-confine.c ---- */
+/* No way back from it. 0, or it can't be. */
+int ag_keeper_confine(void);
+
 /* ---- keeper-pump.c ---- */
 uint64_t ag_wall_ns(void);
 /* Until no child is left and the pipes are at their end. */

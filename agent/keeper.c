@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -91,16 +90,6 @@ static int make_channels(int ret_in[IN_COUNT], int ret_ends[3])
     return ret_in[IN_SIGNAL] < 0 ? -errno : 0;
 }
 
-static void drop_capabilities(void)
-{
-    struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-    struct __user_cap_data_struct none[2] = { { 0 } };
-
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-    syscall(SYS_capset, &header, none);
-}
-
 /* After the fork: only what keeper needs stays, 0 … 2 /dev/null, 3 … 6 the poll set, 7 the folder, 8 the log's segment. */
 static int settle(struct ag_keeper *k, const int in[IN_COUNT])
 {
@@ -122,7 +111,6 @@ static int settle(struct ag_keeper *k, const int in[IN_COUNT])
     setsid();
     umask(077);
     prctl(PR_SET_NAME, "sandbox-keeper", 0, 0, 0);
-    drop_capabilities();
     return chdir("/") < 0 ? -errno : 0;
 }
 
@@ -199,7 +187,7 @@ int ag_keeper_main(int argc, char **argv)
         return AG_KEEPER_NO_START;
     if (k.stage == 0)
         become_stage(argc, argv, ends);
-    if (settle(&k, in) < 0) {
+    if (settle(&k, in) < 0 || ag_keeper_confine() < 0) {
         kill(k.stage, SIGKILL);
         return AG_KEEPER_NO_START;
     }

@@ -7,7 +7,7 @@
  *     sandbox-agent keeper MAX_BYTES DURABLE [stage's arguments …]
  *
  *   0 … 6, 10 … 63  stage's (3 plan, 4 control socket, …): passed on untouched, closed in keeper itself
- *   7               the folder to write into (a directory, opened O_RDONLY by its owner; keeper has no capabilities)
+ *   7               the folder to write into (a directory, opened O_RDONLY by its owner; keeper has none but the one to end it, keeper-confine.c)
  *
  * and runs `ag_stage_main(argc, argv)` with argv = { "sandbox-agent", "stage", stage's arguments …, NULL } in a forked child that
  * leads a session of its own, has default signals, an empty signal mask, and in place of 7:

@@ -191,6 +191,38 @@ START_TEST(reopen_rebooted)
 }
 END_TEST
 
+/* After a reboot the wall clock alone says whether a time to live is over; a boot that has lasted longer needs none. */
+START_TEST(reopen_rebooted_ttl)
+{
+    char boot[64], *text = box_read("/proc/sys/kernel/random/boot_id");
+    struct sandbox_spec *spec = box_spec();
+    struct sandbox *sandbox;
+    struct sandbox_info *info = NULL;
+    struct sandbox_host *next;
+
+    snprintf(boot, sizeof boot, "%.36s", text);
+    free(text);
+    sbtest_ok(sandbox_spec_set_lifetime(spec, SANDBOX_LIFETIME_DETACHED, &error), &error);
+    sbtest_ok(sandbox_spec_set_ttl(spec, INT64_C(1000000000000), SANDBOX_END_DELETE, &error), &error);
+    sandbox = box_start(host, spec);
+    kill_init(sandbox);
+    wait_until(sandbox, SANDBOX_STATE_FAILED);
+    rewrite(path_of(sandbox, "run"), "\"init\":", boot, "11111111-2222-4333-8444-555555555555");
+    rewrite(path_of(sandbox, "record"), "\"life\":{\"boot\"", boot, "11111111-2222-4333-8444-555555555555");
+    next = sandbox_host_unref(box_host());
+    sbtest_ok(sandbox_inspect(sandbox, &info, &error), &error);
+    ck_assert_int_gt(sandbox_info_get_ttl_ms(info), INT64_C(999990000000));
+    info = sandbox_info_unref(info);
+    rewrite(path_of(sandbox, "record"), "\"life\":{\"boot\"", _i ? "\"ttl_ms\":1000000000000" : "\"wall_ms\":", _i ? "\"ttl_ms\":1" : "\"wall_ms\":1,\"x\":");
+    next = sandbox_host_unref(box_host());
+    ck_assert_ptr_null(next);
+    sbtest_fails(sandbox_inspect(sandbox, &info, &error), SANDBOX_ENOTFOUND, &error);
+    sandbox_unref(sandbox);
+    while (waitpid(-1, NULL, WNOHANG | __WALL) > 0)
+        ;
+}
+END_TEST
+
 /* init's number is ours by now: neither is this test taken for it, nor killed for it. Nor does a wrong clock decide anything. */
 START_TEST(reopen_pid_reused)
 {
@@ -505,6 +537,7 @@ int main(void)
 
     tcase_add_test(states, reopen_states);
     tcase_add_test(states, reopen_rebooted);
+    tcase_add_loop_test(states, reopen_rebooted_ttl, 0, 2);
     tcase_add_test(states, reopen_pid_reused);
     tcase_add_test(states, reopen_unknown);
     tcase_add_test(states, reopen_silent);

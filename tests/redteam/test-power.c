@@ -81,6 +81,39 @@ START_TEST(redteam_d06)
 }
 END_TEST
 
+/* The time to live neither: it ends when it is due, and not before. */
+START_TEST(redteam_d06_ttl)
+{
+    struct sandbox_spec *spec = box_spec();
+    struct sandbox_list *list = NULL;
+    struct sandbox_info *info = NULL;
+    struct sandbox *sandbox;
+    long begun = box_now();
+    int state;
+
+    jump = _i ? -31536000 : 31536000;
+    host = box_host();
+    sbtest_ok(sandbox_spec_set_ttl(spec, 2500, SANDBOX_END_STOP, &error), &error);
+    sandbox = box_start(host, spec);
+    for (int i = 0; i < 4; i++) { /* each list looks whose time is over */
+        sbtest_ok(sandbox_host_list(host, NULL, &list, &error), &error);
+        state = sandbox_info_get_state(sandbox_list_get(list, 0));
+        ck_assert(state == SANDBOX_STATE_RUNNING || box_now() - begun >= 2500);
+        sandbox_list_unref(list);
+    }
+    do {
+        usleep(20000);
+        sbtest_ok(sandbox_inspect(sandbox, &info, &error), &error);
+        state = sandbox_info_get_state(info);
+        ck_assert_int_le(sandbox_info_get_ttl_ms(info), 2500);
+        info = sandbox_info_unref(info);
+        ck_assert_int_lt(box_now() - begun, sbtest_slowly(20000));
+    } while (state != SANDBOX_STATE_STOPPED);
+    ck_assert_int_ge(box_now() - begun, 2400);
+    box_end(&host, &sandbox);
+}
+END_TEST
+
 /* ---- D08: what is on the disk ---- */
 
 enum { NODES = 4096, CUTS = 400, ACKNOWLEDGED = 4 };
@@ -467,6 +500,7 @@ int main(void)
 
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, redteam_d06, 0, 2);
+    tcase_add_loop_test(tc, redteam_d06_ttl, 0, 2);
     tcase_add_test(tc, redteam_d08_selftest);
     tcase_add_test(tc, redteam_d08);
     suite_add_tcase(suite, tc);
