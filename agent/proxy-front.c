@@ -79,8 +79,8 @@ static void refuse(struct connection *c, int status, const char *why)
     while (c->state == HEAD && recv(c->pair.fd[0], buffer, sizeof buffer, MSG_DONTWAIT) > 0) /* unread, it would be answered by a reset */
         ;
     size = snprintf(text, sizeof text, "sandbox proxy: %s\n", why);
-    n = snprintf(answer, sizeof answer, "HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", status, phrase(status),
-                 size, text);
+    n = snprintf(answer, sizeof answer, "HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+                 status, phrase(status), size, text);
     send(c->pair.fd[0], answer, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
     end(c, 0);
 }
@@ -297,7 +297,11 @@ static void on_udp(void)
         scratch.until = sb_now_ms() + QUESTION_MS;
         *q = scratch;
         memcpy(as.host.name, q->q.name, sizeof as.host.name);
-        if (ask((uint32_t)(PX_CONNECTIONS + (q - questions)), q->q.type == 1 ? PX_RESOLVE_A : q->q.type == 28 ? PX_RESOLVE_AAAA : PX_RESOLVE_OTHER, &as, "") < 0)
+        if (ask((uint32_t)(PX_CONNECTIONS + (q - questions)),
+                q->q.type == 1    ? PX_RESOLVE_A
+                : q->q.type == 28 ? PX_RESOLVE_AAAA
+                                  : PX_RESOLVE_OTHER,
+                &as, "") < 0)
             q->used = 0;
     }
 }

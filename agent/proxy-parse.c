@@ -382,7 +382,8 @@ size_t px_write_answer(const unsigned char *question, const struct px_question *
     to[2] = (unsigned char)(0x80 | (question[2] & 1));
     to[3] = (unsigned char)(0x80 | code);
     for (size_t i = 0; i < n && at + 12 + length <= room; i++, written++) {
-        const unsigned char record[12] = { 0xc0, DNS_HEADER, (unsigned char)(q->type >> 8), (unsigned char)q->type, 0, 1, 0, 0, 0, DNS_TTL, 0, (unsigned char)length };
+        const unsigned char record[12] = { 0xc0, DNS_HEADER, (unsigned char)(q->type >> 8), (unsigned char)q->type, 0, 1, 0, 0, 0, DNS_TTL, 0,
+                                           (unsigned char)length };
 
         memcpy(to + at, record, sizeof record);
         memcpy(to + at + sizeof record, addresses[i] + 16 - length, length);

@@ -31,6 +31,7 @@ static const char *const types[] = {
     [SANDBOX_EVENT_IDLE] = "idle",
     [SANDBOX_EVENT_OOM] = "oom",                   [SANDBOX_EVENT_LIMIT] = "limit",
     [SANDBOX_EVENT_LIMITS] = "limits",
+    [SANDBOX_EVENT_NETWORK_ALLOWED] = "network-allowed", [SANDBOX_EVENT_NETWORK_DENIED] = "network-denied",
 };
 
 static int check_options(const struct sandbox_events_options *o, struct sandbox_error **error)

@@ -308,7 +308,7 @@ int sb_status_ask(struct sb_engine *engine, const char *id, struct sb_reply *ret
 
 /* ---- inspect.c: documents of driver.h ---- */
 struct sb_isolations {
-    json_t *made[96];
+    json_t *made[192];
 };
 /* `status` is what init answered; NULL: it did not. */
 json_t *sb_inspect_document(struct sb_engine *engine, const struct sb_record *record, const struct sb_reply *status,

@@ -4,6 +4,7 @@
  * later. First watched, then listed, so that nothing falls between; what a new sandbox did before it was found, its init still knows. */
 #include "engine.h"
 #include "limit-watch.h"
+#include "network-watch.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -42,6 +43,7 @@ struct box {
     int again;   /* is to be looked at again */
     int64_t died;
     struct sb_limit_watch limits;
+    struct sb_network_watch proxy;
     char *limits_text; /* what its limits were; NULL: not known */
 };
 
@@ -57,14 +59,6 @@ struct watch {
 
 /* ---- telling ---- */
 
-static int64_t wall_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Takes the attributes (NULL: none). */
 static void tell(struct watch *w, const struct box *b, const char *type, int64_t when, json_t *attributes)
 {
@@ -79,12 +73,12 @@ static void tell(struct watch *w, const struct box *b, const char *type, int64_t
 
 static void tell_cause(struct watch *w, const struct box *b, const char *type, const char *cause)
 {
-    tell(w, b, type, wall_ms(), json_pack("{s:s}", "cause", cause ? cause : ""));
+    tell(w, b, type, sb_wall_ms(), json_pack("{s:s}", "cause", cause ? cause : ""));
 }
 
 static void tell_overrun(struct watch *w, const struct box *b, int64_t lost, const char *cause)
 {
-    tell(w, b, "overrun", wall_ms(), json_pack("{s:I, s:s}", "lost", (json_int_t)lost, "cause", cause));
+    tell(w, b, "overrun", sb_wall_ms(), json_pack("{s:I, s:s}", "lost", (json_int_t)lost, "cause", cause));
 }
 
 /* What the kernel counted. */
@@ -94,11 +88,11 @@ static void look_at_limits(struct watch *w, struct box *b)
 
     sb_limit_watch_look(&b->limits, &news);
     if (news.memory_hits)
-        tell(w, b, "limit", wall_ms(), json_pack("{s:s, s:I}", "limit", "memory", "hits", (json_int_t)news.memory_hits));
+        tell(w, b, "limit", sb_wall_ms(), json_pack("{s:s, s:I}", "limit", "memory", "hits", (json_int_t)news.memory_hits));
     if (news.kills)
-        tell(w, b, "oom", wall_ms(), json_pack("{s:I}", "kills", (json_int_t)news.kills));
+        tell(w, b, "oom", sb_wall_ms(), json_pack("{s:I}", "kills", (json_int_t)news.kills));
     if (news.pids_hits)
-        tell(w, b, "limit", wall_ms(), json_pack("{s:s, s:I}", "limit", "pids", "hits", (json_int_t)news.pids_hits));
+        tell(w, b, "limit", sb_wall_ms(), json_pack("{s:s, s:I}", "limit", "pids", "hits", (json_int_t)news.pids_hits));
 }
 
 static const char *health_name(int32_t health)
@@ -173,6 +167,10 @@ static void lose_link(struct watch *w, struct box *b)
 /* What came from its init; to the connection's end when that is there. */
 static void drain(struct watch *w, struct box *b)
 {
+    struct sb_network_news news;
+
+    while (sb_network_watch_next(&b->proxy, &news))
+        tell(w, b, news.type, news.when, news.attributes);
     for (int i = 0; b->link >= 0 && i < MESSAGES_A_TURN; i++) {
         union {
             struct sb_reply reply;
@@ -203,6 +201,7 @@ static void connect_to(struct watch *w, struct box *b)
     if (!r && epoll_ctl(w->events.fd, EPOLL_CTL_ADD, b->link, &e) < 0)
         r = SANDBOX_EIO;
     if (!r) {
+        sb_network_watch_start(w->engine, b->id, &b->proxy, w->events.fd, b, b->history);
         sb_limit_watch_start(w->engine, b->id, &b->limits, w->inotify, w->events.fd, b, b->history);
         b->state = LIVE;
         b->history = 1; /* of the next init everything is news */
@@ -235,7 +234,7 @@ static void first_look(struct watch *w, struct box *b, const json_t *document)
         b->folder = -1;
     }
     if (!b->skipped && !w->opening)
-        tell(w, b, "created", wall_ms(), NULL);
+        tell(w, b, "created", sb_wall_ms(), NULL);
 }
 
 /* It is failed, and nobody is about to say otherwise: whoever ends an init himself holds the sandbox's lock until it is written down, and who
@@ -355,6 +354,7 @@ static void forget(struct watch *w, struct box *b)
         at = &(*at)->next;
     *at = b->next;
     close_link(w, b);
+    sb_network_watch_stop(&b->proxy);
     sb_limit_watch_stop(&b->limits, w->inotify, w->events.fd);
     if (b->folder >= 0)
         inotify_rm_watch(w->inotify, b->folder);
@@ -368,7 +368,7 @@ static void gone(struct watch *w, struct box *b)
     if (b->known && !b->skipped) {
         if (b->state != DEAD)
             tell_cause(w, b, "stopped", "deleted");
-        tell(w, b, "deleted", wall_ms(), NULL);
+        tell(w, b, "deleted", sb_wall_ms(), NULL);
     }
     forget(w, b);
 }
@@ -437,7 +437,7 @@ static void on_folder_event(struct watch *w, const struct inotify_event *e)
                      ? sb_limit_watch_record(w->engine, b->id, &b->limits_text)
                      : NULL;
         if (limits)
-            tell(w, b, "limits", wall_ms(), json_pack("{s:o}", "limits", limits));
+            tell(w, b, "limits", sb_wall_ms(), json_pack("{s:o}", "limits", limits));
         if (b && (e->mask & IN_IGNORED))
             b->folder = -1;
         else if (b && b->link < 0)

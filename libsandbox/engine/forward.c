@@ -2,7 +2,7 @@
  * Forwards: the library makes the listener, so that an address in use is the caller's error, and starts a helper (agent/forward.h) that carries
  * the connections. The helper outlives stops and starts of the sandbox, and ends with the handle or with this process. Its health is looked up
  * when it is asked for: does the helper live, and does the sandbox's init answer? */
-#include "engine.h"
+#include "network.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -173,7 +173,8 @@ static int make_page(struct local_forward *f, struct sandbox_error **error)
     return SB_TAKE_FD(fd);
 }
 
-static int spawn(struct local_forward *f, int port, int listener, int folder, int page, struct sandbox_error **error)
+/* given: the process whose end is the forward's; -1: this one, or the handle. */
+static int spawn(struct local_forward *f, int given, int port, int listener, int folder, int page, struct sandbox_error **error)
 {
     char name[] = "sandbox-agent", mode[] = "forward", text[8];
     char *const argv[] = { name, mode, text, NULL };
@@ -193,7 +194,9 @@ static int spawn(struct local_forward *f, int port, int listener, int folder, in
         map[i] = (struct sb_spawn_fd){ .from = f->engine->null, .to = i };
     map[SB_FORWARD_FD_LISTEN].from = listener;
     map[SB_FORWARD_FD_CONTROL].from = theirs;
-    map[SB_FORWARD_FD_OWNER].from = owner;
+    map[SB_FORWARD_FD_OWNER].from = given >= 0 ? given : owner;
+    if (given >= 0) /* it holds the other end itself: nobody's closing ends it */
+        map[0].from = f->control;
     map[SB_FORWARD_FD_FOLDER].from = folder;
     map[SB_FORWARD_FD_PAGE].from = page;
     r = sb_spawn_watched(program, argv, map, SB_FORWARD_FD_END, NULL, &f->pidfd);
@@ -214,7 +217,7 @@ static int await_ready(const struct local_forward *f, struct sandbox_error **err
     return 0;
 }
 
-static int open_forward(struct local_forward *f, int port, int local_port, struct sandbox_error **error)
+static int open_forward(struct local_forward *f, int owner, int port, int local_port, struct sandbox_error **error)
 {
     SB_CLOSE int folder = openat(f->engine->sandboxes, f->id, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     SB_CLOSE int listener = -1, page = -1;
@@ -230,7 +233,7 @@ static int open_forward(struct local_forward *f, int port, int local_port, struc
     page = make_page(f, error);
     if (page < 0)
         return page;
-    r = spawn(f, port, listener, folder, page, error);
+    r = spawn(f, owner, port, listener, folder, page, error);
     return r ? r : await_ready(f, error);
 }
 
@@ -244,11 +247,31 @@ int sb_engine_forward_open(struct sb_driver *driver, const char *id, int port, i
         return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
     *f = (struct local_forward){ .forward = { .ops = &forward_ops }, .engine = (struct sb_engine *)driver, .pidfd = -1, .control = -1 };
     memcpy(f->id, id, SB_ID_SIZE);
-    r = open_forward(f, port, local_port, error);
+    r = open_forward(f, -1, port, local_port, error);
     if (r) {
         forward_free(&f->forward);
         return r;
     }
     *ret_forward = &f->forward;
     return 0;
+}
+
+int sb_forward_publish(struct sb_engine *engine, const char *id, int owner, int port, int *local_port, struct sandbox_error **error)
+{
+    struct local_forward f = { .engine = engine, .pidfd = -1, .control = -1 };
+    int r;
+
+    memcpy(f.id, id, SB_ID_SIZE);
+    r = open_forward(&f, owner, port, *local_port, error);
+    if (r && f.pidfd >= 0)
+        syscall(SYS_pidfd_send_signal, f.pidfd, SIGKILL, NULL, 0);
+    if (f.pidfd >= 0)
+        sb_children_add(engine, f.pidfd);
+    sb_close(f.pidfd);
+    sb_close(f.control);
+    if (f.page)
+        munmap(f.page, sizeof *f.page);
+    if (!r)
+        *local_port = f.forward.port;
+    return r;
 }

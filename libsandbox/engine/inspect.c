@@ -2,6 +2,7 @@
  * What a sandbox is: its record, checked against the kernel. The state that is told is never a file's word alone: running is only
  * who answers, and who doesn't answer is looked for by its identity. */
 #include "lifetime.h"
+#include "network.h"
 #include "overlay.h"
 #include "secrets.h"
 
@@ -161,9 +162,7 @@ static json_t *isolation(const struct sb_engine *engine, const struct sb_record 
     json_object_set_new(j, "mounts", fact("enforced", "locked: their flags and places can't be changed inside"));
     json_object_set_new(j, "seccomp", fact("enforced", "a filter each for commands and daemon"));
     json_object_set_new(j, "capabilities", fact("enforced", "commands have none"));
-    json_object_set_new(j, "network",
-                        spec->network == SANDBOX_NETWORK_HOST ? fact("advisory", "the host's own network, with all that is on it")
-                                                              : fact("enforced", "loopback only"));
+    json_object_set_new(j, "network", sb_network_fact(engine, record));
     if (binds(spec))
         json_object_set_new(j, "bind_sockets",
                             fact("advisory", "a UNIX socket in a bound folder can be connected to, as its mode lets a stranger"));
@@ -186,7 +185,7 @@ static json_t *isolation(const struct sb_engine *engine, const struct sb_record 
 /* Most sandboxes of a host have the same report: new references to one document. */
 static json_t *shared_isolation(const struct sb_engine *engine, const struct sb_record *record, struct sb_isolations *isolations)
 {
-    size_t kind = record->map.privilege % 3 * 32 + (record->spec->network == SANDBOX_NETWORK_HOST) * 16 +
+    size_t kind = record->map.privilege % 3 * 64 + (size_t)sb_network_kind(record) % 4 * 16 +
                   (size_t)binds(record->spec) * 8 + (record->spec->fuse != 0) * 4 +
                   (record->spec->limits.pids_max != 0) * 2 + (record->spec->limits.memory_max != 0);
 
@@ -233,12 +232,13 @@ json_t *sb_inspect_document(struct sb_engine *engine, const struct sb_record *re
     char cause[256];
 
     find_state(engine, record, status, &state, cause, &daemon);
-    return json_pack("{s:s, s:s, s:s, s:s, s:O, s:I, s:o, s:O, s:o, s:o, s:o, s:o, s:o, s:o}", "id", record->id, "name",
+    return json_pack("{s:s, s:s, s:s, s:s, s:O, s:I, s:o, s:O, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "id", record->id, "name",
                      record->spec->name ? record->spec->name : "", "state", state, "cause", cause, "image",
                      json_object_get(record->json, "image"), "created_ms", (json_int_t)sb_json_int(record->json, "created_ms", 0),
                      "labels", labels_of(record->spec), "spec", json_object_get(record->json, "spec"), "daemon", daemon,
                      "isolation", shared_isolation(engine, record, isolations), "mounts", sb_overlays_document(record), "secrets",
-                     sb_secrets_found(record), "limits", limits_of(record), "life", sb_lifetime_document(engine, record, status));
+                     sb_secrets_found(record), "limits", limits_of(record), "life", sb_lifetime_document(engine, record, status), "network",
+                     sb_network_document(engine, record), "ports", sb_published(engine, record));
 }
 
 int sb_inspect_one(struct sb_engine *engine, const char *id, json_t **ret_json, struct sandbox_error **error)

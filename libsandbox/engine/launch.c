@@ -428,6 +428,8 @@ int sb_launch_commit(struct sb_launch *launch, struct sandbox_error **error)
 
     if (!r)
         r = sb_network_commit(launch, error);
+    if (!r)
+        r = sb_publish(launch, error);
     if (r)
         return r;
     if (send(launch->control, &commit, sizeof commit, MSG_NOSIGNAL) < 0)

@@ -42,9 +42,6 @@ int sb_network_check(struct sb_engine *engine, const struct sandbox_spec *spec, 
     int r = check_parts(spec, error);
 
     (void)engine;
-    if (!r && spec->n_ports)
-        r = sb_fail(error, SB_ARGS(SANDBOX_EUNSUPPORTED, .phase = "network", .field = "ports", .hint = "use sandbox_forward_open()"),
-                    "this build publishes no ports");
     return r;
 }
 
@@ -233,6 +230,7 @@ int sb_network_detach(struct sb_engine *engine, const struct sb_record *record, 
     struct sb_network network;
     int r = 0, members = 0;
 
+    sb_unpublish(record);
     if (record->dir < 0 || (record->spec && !sb_network_has_folder(record)) ||
         (!record->spec && faccessat(record->dir, "net", F_OK, AT_SYMLINK_NOFOLLOW) < 0))
         return 0;
@@ -266,4 +264,42 @@ char *sb_network_resolv(const struct sb_record *record)
                                                 : asprintf(&path, "sandboxes/%s/net/resolv.conf", record->id)) < 0)
         return NULL;
     return path;
+}
+
+/* As they are now, and not as they were asked for. */
+static json_t *rules_now(struct sb_engine *engine, const struct sb_record *record)
+{
+    SB_FREE char *text = NULL;
+    char path[160];
+    json_t *rules = NULL;
+    size_t size;
+    int named = record->spec->network == SANDBOX_NETWORK_NAMED;
+
+    snprintf(path, sizeof path, named ? "%s/allowed" : "%s/net/allowed", named ? record->spec->network_name : record->id);
+    if (!sb_read_file(named ? engine->networks : engine->sandboxes, path, 1 << 20, &text, &size) && !sb_json_parse(text, size, "rules", &rules, NULL))
+        return rules;
+    return sb_strings_to_json(record->spec->allowed, record->spec->n_allowed);
+}
+
+json_t *sb_network_document(struct sb_engine *engine, const struct sb_record *record)
+{
+    int kind = sb_network_kind(record);
+
+    return json_pack("{s:s, s:s, s:o}", "kind", sb_network_kinds[kind], "name", record->spec->network_name ? record->spec->network_name : "", "allowed",
+                     kind == SANDBOX_NETWORK_PROXY ? rules_now(engine, record) : json_array());
+}
+
+json_t *sb_network_fact(const struct sb_engine *engine, const struct sb_record *record)
+{
+    static const char *const whys[] = {
+        [SANDBOX_NETWORK_NONE] = "loopback only",
+        [SANDBOX_NETWORK_HOST] = "the host's own network, with all that is on it",
+        [SANDBOX_NETWORK_NAT] = "out by the host's address; the host and link-local addresses are refused, nobody comes in",
+        [SANDBOX_NETWORK_PROXY] = "no route: a proxy lets through what the rules allow",
+    };
+    int kind = sb_network_kind(record), user = engine->map.privilege != SB_PRIVILEGE_ROOT;
+
+    if (kind == SANDBOX_NETWORK_NAT && user)
+        return json_pack("{s:s, s:s}", "level", "wrapped", "why", "by pasta or slirp4netns; of the host the addresses that it had at the start are refused");
+    return json_pack("{s:s, s:s}", "level", kind == SANDBOX_NETWORK_HOST ? "advisory" : "enforced", "why", whys[kind]);
 }

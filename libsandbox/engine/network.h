@@ -42,6 +42,9 @@ int sb_network_attach(struct sb_engine *engine, const struct sb_record *record, 
 int sb_network_commit(struct sb_launch *launch, struct sandbox_error **error);
 /* Of a sandbox whose processes are gone: takes its network down, a named one only when nobody else is in it. Restartable. */
 int sb_network_detach(struct sb_engine *engine, const struct sb_record *record, struct sandbox_error **error);
+/* For inspect: {"kind", "name", "allowed": []}, and how strong it is. New references. */
+json_t *sb_network_document(struct sb_engine *engine, const struct sb_record *record);
+json_t *sb_network_fact(const struct sb_engine *engine, const struct sb_record *record);
 /* The file for /etc/resolv.conf below the state root, malloc'ed; NULL: none. */
 char *sb_network_resolv(const struct sb_record *record);
 
@@ -65,6 +68,14 @@ int sb_network_start_proxy(struct sb_network *network, int holder_pidfd, json_t 
 
 /* A sealed file with the rules and DNS servers, as the proxy reads it: a descriptor or a code. */
 int sb_network_rules_file(const struct sb_network *network, struct sandbox_error **error);
+
+/* ---- publish.c ---- */
+int sb_publish(struct sb_launch *launch, struct sandbox_error **error);
+void sb_unpublish(const struct sb_record *record);
+/* [{"port", "local_port"}] of a sandbox that lives. New reference. */
+json_t *sb_published(const struct sb_engine *engine, const struct sb_record *record);
+/* forward.c: a forward that ends with `owner`, a pidfd; *local_port 0: any. */
+int sb_forward_publish(struct sb_engine *engine, const char *id, int owner, int port, int *local_port, struct sandbox_error **error);
 
 /* ---- network-named.c ---- */
 int sb_engine_set_allowed(struct sb_driver *driver, const char *id, const char *const *rules, struct sandbox_error **error);

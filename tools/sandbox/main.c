@@ -52,6 +52,10 @@ static const struct command commands[] = {
     { "volume inspect", "NAME", "all that is known of a volume", 0, 1, 1, -1, command_volume_inspect },
     { "volume ls", "", "list volumes", 0, 0, 0, -1, command_volume_ls },
     { "volume rm", "NAME…", "remove volumes with their data", 0, 1, -1, -1, command_volume_rm },
+    { "network create", "NAME", "make a network that several sandboxes can be in", FOR_NETWORK, 1, 1, -1, command_network_create },
+    { "network ls", "", "list networks", 0, 0, 0, -1, command_network_ls },
+    { "network allow", "SANDBOX|NETWORK HOST[:PORT]…", "replace what a proxy lets through; none: nothing", 0, 1, -1, -1, command_network_allow },
+    { "network rm", "NAME…", "remove networks", 0, 1, -1, -1, command_network_rm },
     { "doctor", "", "what this host can enforce, by trying it; status 1 when something is impossible", 0, 0, 0, -1,
       command_doctor },
     { "contract", "[URI]", "try what every host must do, a line for each promise", FOR_CONTRACT, 0, 1, -1, command_contract },
@@ -66,7 +70,7 @@ static const struct {
     const char *first, *title;
 } heads[] = {
     { "run", "Sandboxes" },       { "cp", "Files and output" },   { "dial", "Ports and events" },
-    { "image import", "Images" }, { "volume create", "Volumes" }, { "doctor", "This machine" },
+    { "image import", "Images" }, { "volume create", "Volumes" }, { "network create", "Networks" }, { "doctor", "This machine" },
 };
 
 int command_version(struct tool *tool, const struct arguments *arguments)
@@ -134,7 +138,7 @@ static int dispatch(struct tool *tool, int argc, char **argv)
 {
     struct arguments arguments = { 0 };
     const struct command *command;
-    int words = 0, status, two = argc > 1 && (!strcmp(argv[0], "image") || !strcmp(argv[0], "volume"));
+    int words = 0, status, two = argc > 1 && (!strcmp(argv[0], "image") || !strcmp(argv[0], "volume") || !strcmp(argv[0], "network"));
 
     if (argc > 0 && strcmp(argv[0], "help") == 0) {
         command = find(argc - 1, argv + 1, &words);
