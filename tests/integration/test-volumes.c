@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -236,6 +237,8 @@ START_TEST(volume_wal_survives_kills)
     sbtest_ok(sandbox_exec_take_stdout(a, &fds[0], &error), &error);
     sbtest_ok(sandbox_exec_take_stdout(b, &fds[1], &error), &error);
     pid = start_on_host(database, &out);
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(poll(&(struct pollfd){ .fd = i == 2 ? out : fds[i], .events = POLLIN }, 1, (int)sbtest_slowly(20000)), 1);
     /* all three are at it: pipes of 64 KiB hold what they say for longer than this */
     usleep(1500000);
     sbtest_ok(sandbox_exec_kill(a, SIGKILL, 0, &error), &error);

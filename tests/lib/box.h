@@ -67,6 +67,9 @@ long box_now(void);
 /* A file below a folder of the machine: made with text; its text (free() it). */
 void box_write(const char *folder, const char *name, const char *text);
 char *box_read(const char *path);
+/* Mounts a memory file system of a size (mount's options) on a new folder, for state that runs out of room. Else why the test is to be skipped: for
+ * who can't, and where root's sandboxes can't be in memory. */
+const char *box_small_disk(const char *folder, const char *options);
 /* Number of entries of a folder, -1: it is not there. */
 int box_entries(const char *folder);
 

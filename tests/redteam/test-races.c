@@ -57,7 +57,7 @@ static int import_spoilt(const char *target)
         ck_assert_int_eq(mkdir(path, 0777), 0);
     options.name = "spoilt";
     options.format = SANDBOX_IMAGE_FORMAT_ROOTFS_FOLDER;
-    r = sandbox_image_import(host, folder, &options, 20000, &image, &error);
+    r = sandbox_image_import(host, folder, &options, sbtest_slowly(20000), &image, &error);
     error = sandbox_error_unref(error);
     sandbox_image_unref(image);
     return r;
