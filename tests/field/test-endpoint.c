@@ -264,9 +264,11 @@ START_TEST(endpoint_f42)
     ck_assert_int_eq(status.listening, 1);
     ck_assert_ptr_nonnull(strstr(status.cause, "not running"));
     none = ports_connect(port);
-    ck_assert_int_ge(none, 0);
-    ck_assert_int_eq(read(none, &byte, 1), -1);
-    close(none);
+    if (none != -ECONNRESET) { /* else it was reset before this process was woken: connect tells what the first read would have */
+        ck_assert_int_ge(none, 0);
+        ck_assert_int_eq(read(none, &byte, 1), -1);
+        close(none);
+    }
     await_active(0);
     ck_assert_ptr_nonnull(strstr(status_of().last_failure, "not running"));
     sandbox_exec_unref(server);
