@@ -107,7 +107,7 @@ static int event_new(json_t *document, struct sandbox_event **ret_event, struct 
         return sb_fail_memory(error);
     }
     for (size_t i = 1; i < SB_ELEMENTS(types); i++)
-        if (!strcmp(types[i], type))
+        if (types[i] && !strcmp(types[i], type)) /* numbers are kept free for what is being made */
             event->type = (int)i;
     event->document = document;
     *ret_event = event;
