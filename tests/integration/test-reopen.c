@@ -85,23 +85,9 @@ static const char *path_of(struct sandbox *sandbox, const char *name)
     return path;
 }
 
-static pid_t init_of(struct sandbox *sandbox)
-{
-    char *text = box_read(path_of(sandbox, "run")), *at = strstr(text, "\"init\":{");
-    pid_t pid;
-
-    ck_assert_ptr_nonnull(at);
-    at = strstr(at, "\"pid\":");
-    ck_assert_ptr_nonnull(at);
-    pid = (pid_t)atoi(at + 6);
-    ck_assert_int_gt(pid, 1);
-    free(text);
-    return pid;
-}
-
 static void kill_init(struct sandbox *sandbox)
 {
-    if (kill(init_of(sandbox), SIGKILL) < 0)
+    if (kill(box_init(sandbox), SIGKILL) < 0)
         ck_abort_msg("init can't be killed: %s", strerror(errno));
 }
 
@@ -231,7 +217,7 @@ START_TEST(reopen_pid_reused)
 
     kill_init(sandbox);
     wait_until(sandbox, SANDBOX_STATE_FAILED);
-    snprintf(from, sizeof from, "\"pid\":%d,", (int)init_of(sandbox));
+    snprintf(from, sizeof from, "\"pid\":%d,", (int)box_init(sandbox));
     /* of a process that is older: this one may have begun in the same tick of the clock as that init */
     snprintf(to, sizeof to, "\"pid\":%d,", (int)getppid());
     rewrite(path_of(sandbox, "run"), "\"init\":", from, to);
@@ -477,7 +463,7 @@ START_TEST(reopen_silent)
 
     sbtest_ok(sandbox_spec_set_daemon(spec, BOX_ARGV("/bin/sleep", "1000"), &error), &error);
     sandbox = box_start(host, spec);
-    if (kill(init_of(sandbox), SIGSTOP) < 0)
+    if (kill(box_init(sandbox), SIGSTOP) < 0)
         ck_abort_msg("init can't be stopped: %s", strerror(errno));
     ck_assert_int_eq(look(sandbox, "\"daemon\":{\"code\":-1,\"signal\":0,\"state\":\"unknown\"}"), SANDBOX_STATE_RUNNING);
     ck_assert_int_eq(look(sandbox, "does not answer"), SANDBOX_STATE_RUNNING);

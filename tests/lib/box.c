@@ -398,3 +398,19 @@ int box_cgroup(const struct sandbox *sandbox, char *path, size_t size)
     }
     return 0;
 }
+
+pid_t box_init(const struct sandbox *sandbox)
+{
+    char path[1024], *text, *at;
+    pid_t pid;
+
+    snprintf(path, sizeof path, "%s/sandboxes/%s/run", box_root(), sandbox_get_id(sandbox));
+    text = box_read(path);
+    at = strstr(text, "\"init\":{");
+    at = at ? strstr(at, "\"pid\":") : NULL;
+    ck_assert_ptr_nonnull(at);
+    pid = (pid_t)atoi(at + 6);
+    ck_assert_int_gt(pid, 1);
+    free(text);
+    return pid;
+}

@@ -8,6 +8,7 @@
 #include "sbtest.h"
 
 #include <sandbox.h>
+#include <sys/types.h>
 
 /* What a caller may do on this machine. */
 enum box_privilege {
@@ -46,6 +47,8 @@ char *box_sh(struct sandbox *sandbox, const char *user, const char *script);
 /* Its exit code alone; output is dropped. */
 int box_code(struct sandbox *sandbox, const char *user, const char *script);
 
+/* The sandbox's init, as its record says. */
+pid_t box_init(const struct sandbox *sandbox);
 /* An ordinary user inside, "1500:1500"; NULL (uid 0) where there is only one id. */
 const char *box_user(void);
 /* The value of the line "name: value" in a probe's output, copied: free() it. NULL: no such line. */

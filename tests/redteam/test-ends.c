@@ -29,34 +29,6 @@ static void tear_down(void)
     box_end(&host, &sandbox);
 }
 
-/* The host's number of the sandbox's pid 1: of those that are the first of a pid namespace, the one that sees a file which is made in this
- * sandbox. */
-static pid_t find_init(void)
-{
-    char path[300], name[32], script[64];
-
-    snprintf(name, sizeof name, "mark-%.12s", sandbox_get_id(sandbox));
-    snprintf(script, sizeof script, ": >/%s", name);
-    free(box_sh(sandbox, "0:0", script));
-    for (pid_t pid = 2; pid < 4194304; pid++) {
-        char *pids, *text;
-        int first;
-
-        snprintf(path, sizeof path, "/proc/%d/root/%s", (int)pid, name);
-        if (access(path, F_OK) < 0)
-            continue;
-        snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-        text = access(path, R_OK) < 0 ? strdup("") : box_read(path);
-        pids = box_finding(text, "NSpid");
-        first = pids && strrchr(pids, '\t') && strcmp(strrchr(pids, '\t'), "\t1") == 0;
-        free(pids);
-        free(text);
-        if (first)
-            return pid;
-    }
-    ck_abort_msg("the sandbox's init is not found");
-}
-
 /* The next thing it does is a jump to address 0. */
 static int crash(pid_t pid)
 {
@@ -139,7 +111,7 @@ START_TEST(redteam_c06_fault)
     other = box_start(host, NULL);
     sbtest_ok(sandbox_exec(sandbox, BOX_ARGV("/bin/sh", "-c", "setsid sleep 1000 & exec sleep 1000"), NULL, &exec, &error),
               &error);
-    init = find_init();
+    init = box_init(sandbox);
     ck_assert_int_eq(crash(init), 0);
     expect_failed(exec, other, init);
     sandbox_exec_unref(exec);
@@ -170,7 +142,7 @@ START_TEST(redteam_c06_memory)
     sandbox = box_start(host, spec);
     other = box_start(host, NULL);
     sbtest_ok(sandbox_exec(sandbox, BOX_ARGV("sleep", "1000"), NULL, &exec, &error), &error);
-    init = find_init();
+    init = box_init(sandbox);
     options.stdout_fd = options.stderr_fd = SANDBOX_STDIO_NULL;
     sbtest_ok(sandbox_exec(sandbox, BOX_ARGV("/bin/sh", "-c", "sleep 1.5; exec dd if=/dev/zero of=/big/file bs=64k count=3000"),
                            &options, &bomb, &error),
