@@ -191,6 +191,7 @@ static void add_address(const char *link, int family, const void *address, int p
     a->ifa_family = (unsigned char)family;
     a->ifa_prefixlen = (unsigned char)prefix;
     a->ifa_index = if_nametoindex(link);
+    a->ifa_flags = family == AF_INET6 ? IFA_F_NODAD : 0; /* else it is tentative for a moment, and no route's source */
     mnl_attr_put(h, IFA_LOCAL, family == AF_INET ? 4 : 16, address);
     mnl_attr_put(h, IFA_ADDRESS, family == AF_INET ? 4 : 16, address);
     r = ask(h);
@@ -341,7 +342,8 @@ static void lead_nowhere(void)
         fail(errno, "the sandbox's network can't be given its route");
     if (access("/proc/sys/net/ipv6", F_OK) == 0) { /* a kernel without IPv6 leads nowhere by it, either */
         add_address("lo", AF_INET6, &v6, 128);
-        add_route(AF_INET6, "lo", NULL, &v6);
+        if ((errno = add_route(AF_INET6, "lo", NULL, &v6)))
+            fail(errno, "the sandbox's network can't be given its route for IPv6");
     }
 }
 

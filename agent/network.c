@@ -86,6 +86,7 @@ static void say_ready(int socket_fd, const int *fds, size_t n)
 
 static void drop(size_t index)
 {
+    epoll_ctl(holder.epoll, EPOLL_CTL_DEL, holder.connections[index], NULL);
     holder.connections[index] = sb_close(holder.connections[index]);
     holder.n_connections--;
 }
@@ -166,6 +167,9 @@ static void on_event(const struct epoll_event *e)
             on_connection(index);
         break;
     case ON_MEMBER:
+        if (holder.members[index] < 0)
+            return;
+        epoll_ctl(holder.epoll, EPOLL_CTL_DEL, holder.members[index], NULL); /* whoever sent it may hold it, too, and it would go on to tell */
         holder.members[index] = sb_close(holder.members[index]);
         holder.n_members--;
     }

@@ -891,8 +891,8 @@ enum sandbox_event_type {
     SANDBOX_EVENT_LIMIT = 17,        /**< a limit was run into: attributes "limit" ("memory", "pids"), "hits" since the last, at most one a
                                           second for each */
     SANDBOX_EVENT_LIMITS = 18,       /**< its limits were changed: attribute "limits", as inspect has them */
-    SANDBOX_EVENT_NETWORK_ALLOWED = 20, /**< a proxy of the sandbox's own connected: attributes "host", "port" */
-    SANDBOX_EVENT_NETWORK_DENIED = 21   /**< it did not: attributes "host", "port" (0: only the name was asked for), "cause" */
+    SANDBOX_EVENT_NETWORK_ALLOWED = 19, /**< a proxy of the sandbox's own connected: attributes "host", "port" */
+    SANDBOX_EVENT_NETWORK_DENIED = 20   /**< it did not: attributes "host", "port" (0: only the name was asked for), "cause" */
 };
 
 /** Which sandboxes to watch; NULL fields don't filter. */
