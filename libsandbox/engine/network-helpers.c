@@ -136,7 +136,8 @@ static int start(struct sb_network *network, const struct helper *h, pid_t *ret_
 static int start_pasta(struct sb_network *network, int program, pid_t holder_pid, json_t *run, int holder, struct sandbox_error **error)
 {
     char net[48], user[48];
-    char *const argv[] = { (char[]){ "pasta" },      (char[]){ "--foreground" }, (char[]){ "--quiet" },   (char[]){ "--ipv4-only" },
+    char *const argv[] = { (char[]){ "pasta" },      (char[]){ "--foreground" }, (char[]){ "--quiet" },   (char[]){ "--stderr" },
+                           (char[]){ "--ipv4-only" },
                            (char[]){ "--config-net" }, (char[]){ "--no-map-gw" }, (char[]){ "--address" }, (char[]){ "10.0.2.100" },
                            (char[]){ "--netmask" },  (char[]){ "24" },           (char[]){ "--gateway" }, (char[]){ "10.0.2.2" },
                            (char[]){ "--mtu" },      (char[]){ "65520" },        (char[]){ "--ns-ifname" }, (char[]){ "eth0" },
