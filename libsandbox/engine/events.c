@@ -332,6 +332,7 @@ static int add(struct watch *w, const char *id)
     memcpy(b->id, id, SB_ID_SIZE);
     b->link = -1;
     b->limits = (struct sb_limit_watch)SB_LIMIT_WATCH_INIT;
+    b->proxy = (struct sb_network_watch)SB_NETWORK_WATCH_INIT;
     b->history = !w->opening;
     b->next = w->boxes;
     w->boxes = b;
