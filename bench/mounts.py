@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A workspace on an overlay mount, and a database in a volume, beside the same on the machine itself.
 
-mounts.py --build BUILD [--smoke] [--rounds N]    one line a task: native, inside, their ratio
+mounts.py --build BUILD [--smoke] [--rounds N] [--out FOLDER]    a table; with --out also mounts.json and mounts.svg
 
-What runs inside is started in a sandbox that runs already and times itself, as it does on the machine: what is compared is the file
-system. Rounds of both alternate, and the best of each counts, so that a busy moment of the machine falls on neither alone.
+Each task of the workspace is timed from outside, in four places: on the machine ("native"); by a whole `sandbox run` with the project on the
+kernel's overlay ("run"); the same where the kernel makes none and the project is copied ("copy", root only); and by an exec in a sandbox that
+runs already ("exec"). Rounds of all alternate, and the best of each counts, so that a busy moment of the machine falls on none alone.
+What a `sandbox run` of `true` takes is told beside it: it is the part of "run" that doesn't depend on the task.
 """
 import argparse
 import json
@@ -16,35 +18,36 @@ import sys
 import tempfile
 import time
 
-TASKS = r'''
-import json, os, sqlite3, subprocess, sys, time
-os.environ.update(HOME='/tmp', GIT_CONFIG_COUNT='3', GIT_CONFIG_KEY_0='safe.directory', GIT_CONFIG_VALUE_0='*', GIT_CONFIG_KEY_1='user.name',
-                  GIT_CONFIG_VALUE_1='b', GIT_CONFIG_KEY_2='user.email', GIT_CONFIG_VALUE_2='b@example.org')
-work, store, tag, count = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
-def run(*argv):
-    begin = time.perf_counter()
-    subprocess.run(argv, cwd=work, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-    return time.perf_counter() - begin
-def commit():
-    with open(os.path.join(work, 'new-' + tag), 'w') as f:
-        f.write(tag)
-    return run('git', 'add', '-A') + run('git', 'commit', '-qm', tag)
-def wal():
-    path = os.path.join(store, 'db-' + tag)
-    c = sqlite3.connect(path, isolation_level=None)
-    c.execute('pragma journal_mode=wal')
-    c.execute('create table t(x)')
-    begin = time.perf_counter()
-    for i in range(count):
-        c.execute('insert into t values (?)', (i,))
-    took = time.perf_counter() - begin
-    c.close()
-    return took
-def compiled():
-    subprocess.run('find . -name __pycache__ -prune -exec rm -rf {} +', shell=True, cwd=work, check=False)
-    return run(sys.executable, '-m', 'compileall', '-q', 'source')
-print(json.dumps({'git status': min(run('git', 'status') for _ in range(3)), 'grep -r': min(run('grep', '-r', 'nowhere-to-be-found', '.') for _ in range(3)),
-                  'python -m compileall': compiled(), 'git add + commit': commit(), 'SQLite WAL in a volume': wal()}))
+from plot import FLOOR, INK, LEFT, MISSED, MUTED, OURS, PEERS, RIGHT, WIDTH, Drawing
+
+# name, what a shell does in the project, the goal as a ratio, what agentfs published for its kernel backend
+TASKS = [
+    ('cargo build, incremental', 'echo "// $TAG" >> crate/src/part0.rs && cd crate && cargo build --offline -q', 1.03, 1.02),
+    ('grep -r', 'grep -r nowhere-to-be-found source || :', 1.10, 1.16),
+    ('git status', 'git status > /dev/null', 1.10, 1.16),
+    ('git add + commit', 'echo "$TAG" > new-file && git add -A && git commit -qm "$TAG"', 1.5, 2.72),
+    ('python -m compileall', 'rm -rf source/json/__pycache__ source/email/__pycache__ source/asyncio/__pycache__ && '
+     'python3 -m compileall -q source/json source/email source/asyncio', 1.1, None),
+]
+ENV = {'PATH': '/opt/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', 'HOME': '/tmp', 'CARGO_HOME': '/tmp/cargo', 'GIT_CONFIG_COUNT': '3',
+       'GIT_CONFIG_KEY_0': 'safe.directory', 'GIT_CONFIG_VALUE_0': '*', 'GIT_CONFIG_KEY_1': 'user.name', 'GIT_CONFIG_VALUE_1': 'b',
+       'GIT_CONFIG_KEY_2': 'user.email', 'GIT_CONFIG_VALUE_2': 'b@example.org'}
+WAL = r'''
+import sqlite3, sys, time
+c = sqlite3.connect(sys.argv[1], isolation_level=None)
+c.execute('pragma journal_mode=wal')
+c.execute('create table t(x)')
+begin = time.perf_counter()
+for i in range(int(sys.argv[2])):
+    c.execute('insert into t values (?)', (i,))
+print(time.perf_counter() - begin)
+'''
+FILL = r'''
+import os, sys
+for i in range(int(sys.argv[2])):
+    if i % 1000 == 0:
+        os.makedirs(f'{sys.argv[1]}/d{i}')
+    open(f'{sys.argv[1]}/d{i - i % 1000}/{i}', 'w').close()
 '''
 
 
@@ -52,14 +55,185 @@ def check(*argv, **kwargs):
     return subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True, **kwargs).stdout
 
 
-def make_project(folder, files):
+def timed(argv, **kwargs):
+    begin = time.perf_counter()
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, **kwargs)
+    return time.perf_counter() - begin
+
+
+def rust():
+    """The folder of a Rust toolchain that can be mounted, or None."""
+    if not shutil.which('rustc') or not shutil.which('cc'):
+        return None
+    found = subprocess.run(['rustc', '--print', 'sysroot'], stdout=subprocess.PIPE, text=True, check=False).stdout.strip()
+    return found if found and os.path.exists(os.path.join(found, 'bin', 'cargo')) else None
+
+
+def make_project(folder, toolchain, smoke):
+    """The standard library of Python, as a git repository: real sources of which every machine has some. And a crate, with its first build done."""
+    source = check('/usr/bin/python3', '-c', 'import json, os; print(os.path.dirname(os.path.dirname(json.__file__)))').strip()
+    names = ['json', 'email', 'asyncio'] if smoke else [n for n in os.listdir(source) if n not in ('dist-packages', 'site-packages')]
     os.makedirs(os.path.join(folder, 'source'))
-    for i in range(files):
-        with open(os.path.join(folder, 'source', f'part{i}.py'), 'w', encoding='ascii') as f:
-            f.write(''.join(f'def f{n}(a, b={n}):\n    return [a + b + {i} for _ in range({n})]\n\n' for n in range(40)))
-    env = {**os.environ, 'GIT_AUTHOR_NAME': 'b', 'GIT_AUTHOR_EMAIL': 'b@example.org', 'GIT_COMMITTER_NAME': 'b', 'GIT_COMMITTER_EMAIL': 'b@example.org'}
+    for name in names:
+        path = os.path.join(source, name)
+        if os.path.isdir(path):
+            shutil.copytree(path, os.path.join(folder, 'source', name), ignore=shutil.ignore_patterns('__pycache__', '*.so', '*.a'))
+        elif name.endswith('.py'):
+            shutil.copy(path, os.path.join(folder, 'source'))
+    crate = os.path.join(folder, 'crate')
+    os.makedirs(os.path.join(crate, 'src'))
+    parts = 3 if smoke else 30
+    with open(os.path.join(crate, 'Cargo.toml'), 'w', encoding='ascii') as f:
+        f.write('[package]\nname = "crate"\nversion = "0.1.0"\nedition = "2021"\n')
+    for i in range(parts):
+        with open(os.path.join(crate, 'src', f'part{i}.rs'), 'w', encoding='ascii') as f:
+            f.write(''.join(f'pub fn f{n}(v: &[u64]) -> Vec<String> {{ v.iter().map(|x| format!("{{}} {n} {i}", x.wrapping_mul({n + 1}))).collect() }}\n'
+                            for n in range(60)))
+    with open(os.path.join(crate, 'src', 'main.rs'), 'w', encoding='ascii') as f:
+        f.write('#![allow(dead_code)]\n' + ''.join(f'mod part{i};\n' for i in range(parts)) + 'fn main() {\n'
+                + ''.join(f'    println!("{{}}", part{i}::f1(&[1]).len());\n' for i in range(parts)) + '}\n')
+    with open(os.path.join(folder, '.gitignore'), 'w', encoding='ascii') as f:
+        f.write('target\n__pycache__\n')
     for argv in (('git', 'init', '-q'), ('git', 'add', '-A'), ('git', 'commit', '-qm', 'begin')):
-        check(*argv, cwd=folder, env=env)
+        check(*argv, cwd=folder, env={**os.environ, **ENV, 'PATH': os.environ['PATH']})
+    check('/usr/bin/python3', '-m', 'compileall', '-q', 'source', cwd=folder)
+
+
+class Bench:
+    def __init__(self, options, work):
+        self.work, self.smoke = work, options.smoke
+        self.rounds = 1 if options.smoke else options.rounds
+        self.tool = [os.path.join(options.build, 'tools', 'sandbox'), '--root', os.path.join(work, 'root')]
+        self.toolchain = rust()
+        self.project, self.native, self.refused = (os.path.join(work, name) for name in ('project', 'native', 'refused'))
+        self.box = None
+        self.best = {}
+
+    def mounts(self, source):
+        yield from ('--mount', f'type=overlay,source={source},target=/project')
+        if self.toolchain:
+            yield from ('--mount', f'type=bind,source={self.toolchain},target=/opt/rust,ro')
+
+    def environment(self):
+        for name, value in ENV.items():
+            yield from ('--env', f'{name}={value}')
+
+    def prepare(self):
+        make_project(self.project, self.toolchain, self.smoke)
+        shutil.copytree(self.project, self.native, symlinks=True)
+        if self.toolchain:
+            env = {**os.environ, **ENV, 'PATH': f'{self.toolchain}/bin:' + ENV['PATH']}
+            check('cargo', 'build', '--offline', '-q', cwd=os.path.join(self.native, 'crate'), env=env)
+            self.build_inside()
+        if os.getuid() == 0: # a lower that can't map ids: the kernel makes no overlay over it for a sandbox
+            os.makedirs(self.refused)
+            os.makedirs(os.path.join(self.work, 'empty'))
+            check('mount', '-t', 'overlay', '-o', f'lowerdir={self.project}:{self.work}/empty', 'overlay', self.refused)
+        self.box = check(*self.tool, 'create', *self.environment(), *self.mounts(self.project), '--', 'sleep', '100000').strip()
+        check(*self.tool, 'start', self.box)
+
+    def build_inside(self):
+        """The crate's first build, by a sandbox over the project; what it wrote is then part of the project."""
+        box = check(*self.tool, 'create', *self.environment(), *self.mounts(self.project), '--', 'sleep', '100000').strip()
+        check(*self.tool, 'start', box)
+        check(*self.tool, 'exec', box, '--', 'sh', '-c', 'cd /project/crate && cargo build --offline -q')
+        tar = os.path.join(self.work, 'target.tar')
+        with open(tar, 'wb') as f:
+            subprocess.run([*self.tool, 'diff', '--tar', box, '/project'], check=True, stdout=f)
+        check('tar', '-xf', tar, '--no-same-owner', '-C', self.project)
+        check(*self.tool, 'rm', box)
+
+    def places(self, command):
+        script = 'cd /project && ' + command
+        native = {**os.environ, **ENV, 'PATH': (f'{self.toolchain}/bin:' if self.toolchain else '') + ENV['PATH']}
+        yield 'native', ['sh', '-c', command], {'cwd': self.native, 'env': native}
+        yield 'run', [*self.tool, 'run', *self.environment(), *self.mounts(self.project), '--', 'sh', '-c', script], {}
+        if os.path.ismount(self.refused):
+            yield 'copy', [*self.tool, 'run', *self.environment(), *self.mounts(self.refused), '--', 'sh', '-c', script], {}
+        yield 'exec', [*self.tool, 'exec', *self.environment(), self.box, '--', 'sh', '-c', script], {}
+
+    def workspace(self):
+        tasks = [t for t in TASKS if self.toolchain or not t[0].startswith('cargo')]
+        for number in range(self.rounds):
+            self.note('sandbox run true', 'run', timed([*self.tool, 'run', *self.mounts(self.project), '--', 'true']))
+            for name, command, _, _ in tasks:
+                for where, argv, kwargs in self.places(command.replace('$TAG', f'round-{number}')):
+                    self.note(name, where, timed(argv, **kwargs))
+
+    def note(self, task, where, took):
+        self.best.setdefault(task, {}).setdefault(where, []).append(took)
+
+    def database(self):
+        store, rows = os.path.join(self.work, 'store'), 20 if self.smoke else 5000
+        os.mkdir(store)
+        check(*self.tool, 'volume', 'create', '--any-fs', 'store')
+        box = check(*self.tool, 'create', '--mount', 'type=volume,source=store,target=/store', '--', 'sleep', '100000').strip()
+        check(*self.tool, 'start', box)
+        for number in range(self.rounds):
+            self.note('SQLite WAL in a volume', 'native', float(check('/usr/bin/python3', '-c', WAL, f'{store}/db{number}', str(rows))))
+            self.note('SQLite WAL in a volume', 'exec', float(check(*self.tool, 'exec', box, '--', '/usr/bin/python3', '-c', WAL, f'/store/db{number}', str(rows))))
+        check(*self.tool, 'rm', box)
+        check(*self.tool, 'volume', 'rm', 'store')
+
+    def reset(self):
+        count = 200 if self.smoke else 100000
+        check(*self.tool, 'exec', self.box, '--', '/usr/bin/python3', '-c', FILL, '/project/many', str(count))
+        self.note(f'reset of {count} files, running', 'exec', timed([*self.tool, 'reset', self.box]))
+        check(*self.tool, 'exec', self.box, '--', 'sh', '-c', '! test -e /project/many')
+
+    def secrets(self):
+        count, folder = 2000 if self.smoke else 1000000, os.path.join(self.work, 'names')
+        check('/usr/bin/python3', '-c', FILL, folder, str(count))
+        argv = [*self.tool, 'run', '--mount', f'type=bind,source={folder},target=/names,ro']
+        without, with_look = (min(timed([*argv, *more, '--', 'true']) for _ in range(min(self.rounds, 3))) for more in ([], ['--secrets', 'refuse']))
+        self.note(f'names of secrets among {count}', 'exec', with_look - without)
+
+    def clean(self):
+        if self.box:
+            subprocess.run([*self.tool, 'rm', self.box], check=False, stdout=subprocess.DEVNULL)
+        if os.path.ismount(self.refused):
+            subprocess.run(['umount', self.refused], check=False)
+        trash, until = os.path.join(self.work, 'root', 'trash'), time.monotonic() + 120
+        while os.path.isdir(trash) and os.listdir(trash) and time.monotonic() < until:
+            time.sleep(0.05)
+
+
+def table(best):
+    lines = [f'{"task":32} {"native":>10} {"run":>10} {"copy":>10} {"exec":>10}   run/native  exec/native  goal']
+    goals = {name: goal for name, _, goal, _ in TASKS}
+    goals['SQLite WAL in a volume'] = 1 / 0.97
+    for task, took in best.items():
+        low = {where: min(times) for where, times in took.items()}
+        cells = ' '.join(f'{low[w] * 1e3:7.1f} ms' if w in low else ' ' * 10 for w in ('native', 'run', 'copy', 'exec'))
+        ratios = ['%10.2f' % (low[w] / low['native']) if w in low and 'native' in low else ' ' * 10 for w in ('run', 'exec')]
+        lines.append(f'{task:32} {cells}   {ratios[0]}   {ratios[1]}  {goals.get(task, 0):4.2f}' if task in goals else f'{task:32} {cells}')
+    return '\n'.join(lines)
+
+
+def draw(best):
+    """For each task the ratios to native as bars, with the goal as a line."""
+    drawing, span = Drawing(), WIDTH - LEFT - RIGHT
+    drawing.text(20, drawing.y + 14, 'A project on an overlay, relative to the machine itself', 15, weight='bold')
+    drawing.text(20, drawing.y + 32, 'best of alternating rounds; run, copy: a whole `sandbox run`; exec: in a sandbox that runs; agentfs: as published, elsewhere', 11, MUTED)
+    drawing.y += 50
+    for task, _, goal, peer in TASKS:
+        took = {where: min(times) for where, times in best.get(task, {}).items()}
+        if 'native' not in took:
+            continue
+        rows = [('exec', took.get('exec'), OURS), ('run', took.get('run'), OURS), ('copy', took.get('copy'), FLOOR)]
+        rows = [(name, value / took['native'], fill) for name, value, fill in rows if value] + ([('agentfs', peer, PEERS)] if peer else [])
+        most = max(3.0, goal * 1.5)
+        drawing.text(20, drawing.y + 12, task, 12, INK, weight='bold')
+        drawing.text(LEFT - 10, drawing.y + 12, f'native {took["native"] * 1e3:.1f} ms', 11, MUTED, 'end')
+        top = drawing.y
+        for name, ratio, fill in rows:
+            drawing.rect(LEFT, drawing.y, span * min(ratio, most) / most, 13, fill)
+            drawing.text(LEFT + span * min(ratio, most) / most + 6, drawing.y + 11, f'{name} {ratio:.2f}' + (' →' if ratio > most else ''), 11)
+            drawing.y += 17
+        drawing.line(LEFT + span * goal / most, top - 3, LEFT + span * goal / most, drawing.y, MISSED, 1.5, '4 3')
+        drawing.text(WIDTH - 20, top + 12, f'goal {goal:.2f}', 11, MISSED, 'end')
+        drawing.y += 12
+    return drawing.svg()
 
 
 def main():
@@ -67,46 +241,28 @@ def main():
     parser.add_argument('--build', required=True)
     parser.add_argument('--smoke', action='store_true')
     parser.add_argument('--rounds', type=int, default=7)
+    parser.add_argument('--out')
     options = parser.parse_args()
     if not shutil.which('git') or not os.path.exists('/usr/bin/python3'):
         print('git or /usr/bin/python3 is missing')
         return 77
-    rounds, files, rows = (1, 20, 20) if options.smoke else (options.rounds, 1500, 5000)
     with tempfile.TemporaryDirectory(prefix='bench-mounts-') as work:
-        tool = [os.path.join(options.build, 'tools', 'sandbox'), '--root', os.path.join(work, 'root')]
-        project, native, store = (os.path.join(work, name) for name in ('project', 'native', 'store'))
-        make_project(project, files)
-        shutil.copytree(project, native, symlinks=True)
-        os.mkdir(store)
-        check(*tool, 'volume', 'create', '--any-fs', 'store')
-        box = check(*tool, 'create', '--mount', f'type=overlay,source={project},target=/project', '--mount',
-                    'type=volume,source=store,target=/store', '--', 'sleep', '100000').strip()
-        best = {}
+        bench = Bench(options, work)
         try:
-            check(*tool, 'start', box)
-            for number in range(rounds):
-                for where, argv in (('native', ['/usr/bin/python3', '-c', TASKS, native, store]),
-                                    ('inside', [*tool, 'exec', box, '--', '/usr/bin/python3', '-c', TASKS, '/project', '/store'])):
-                    for task, took in json.loads(check(*argv, f'{where}{number}', str(rows))).items():
-                        best.setdefault(task, {}).setdefault(where, []).append(took)
-            print(f'{"task":28} {"native":>10} {"inside":>10}  ratio')
-            for task, took in best.items():
-                outer, inner = min(took['native']), min(took['inside'])
-                print(f'{task:28} {outer * 1e3:7.1f} ms {inner * 1e3:7.1f} ms  {inner / outer:.2f}')
-            count = 200 if options.smoke else 100000
-            check(*tool, 'exec', box, '--', '/usr/bin/python3', '-c',
-                  f'import os\nfor i in range({count}):\n  if i % 1000 == 0: os.mkdir("/project/d%d" % i)\n  open("/project/d%d/%d" % (i - i % 1000, i), "w").close()')
-            check(*tool, 'stop', box)
-            begin = time.perf_counter()
-            check(*tool, 'reset', box)
-            print(f'{f"reset of {count} files":28} {"":10} {(time.perf_counter() - begin) * 1e3:7.1f} ms')
+            bench.prepare()
+            bench.workspace()
+            bench.database()
+            bench.reset()
+            bench.secrets()
         finally:
-            subprocess.run([*tool, 'rm', box], check=False, stdout=subprocess.DEVNULL)
-            subprocess.run([*tool, 'volume', 'rm', 'store'], check=False, stdout=subprocess.DEVNULL)
-            trash = os.path.join(work, 'root', 'trash')
-            until = time.monotonic() + 60
-            while os.path.isdir(trash) and os.listdir(trash) and time.monotonic() < until:
-                time.sleep(0.05)
+            bench.clean()
+        print(table(bench.best))
+        drawing = draw(bench.best)
+        if options.out:
+            os.makedirs(options.out, exist_ok=True)
+            for name, text in (('mounts.json', json.dumps(bench.best, indent=1)), ('mounts.svg', drawing)):
+                with open(os.path.join(options.out, name), 'w', encoding='utf-8') as f:
+                    f.write(text)
     return 0
 
 
