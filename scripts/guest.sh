@@ -127,7 +127,7 @@ base=$cache/guest-$suite-$key
 build_tree() {
     local work=$tree.new debian
     debian=$(./tests/images/debian.sh)
-    rm -rf --one-file-system "$work"
+    rm -rf --one-file-system "$cache/tree-$suite-"*.new # also of a run that was cut off
     mkdir -p "$work/upper/src/cache/libsandbox" "$work/work" "$work/root"
     own_files | tar -C "$work/upper/src" --no-same-owner -xf -
     cp "$debian" "$work/upper/src/cache/libsandbox/"

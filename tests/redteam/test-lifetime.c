@@ -155,7 +155,8 @@ START_TEST(redteam_c07_restarts)
 
     sbtest_ok(sandbox_spec_set_restart(spec, SANDBOX_RESTART_UNLESS_STOPPED, 0, &error), &error);
     sbtest_ok(sandbox_spec_set_log_max(spec, 8192, &error), &error);
-    life_daemon_is("head -c 3000 /dev/zero | tr '\\0' x; echo; n=$(cat /tmp/n 2>/dev/null || echo 0); n=$((n + 1)); echo $n > /tmp/n; echo crash $n; kill -SEGV $$");
+    life_daemon_is("head -c 3000 /dev/zero | tr '\\0' x; echo; "
+                   "n=$(cat /tmp/n 2>/dev/null || echo 0); n=$((n + 1)); echo $n > /tmp/n; echo crash $n; kill -SEGV $$");
     life_start();
     life_nap(3500);
     info = life_look();
