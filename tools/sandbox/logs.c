@@ -241,9 +241,11 @@ int command_attach(struct tool *tool, const struct arguments *arguments)
         status = tool_open_sandbox(tool, arguments->operands[0], &sandbox);
     if (!status && sandbox_exec_open(sandbox, arguments->operands[1], &exec, &error))
         status = report_error(tool, error);
-    if (!status)
+    if (!status && arguments->tty)
+        status = attend_again(tool, sandbox, exec, arguments);
+    else if (!status)
         status = replay(tool, exec, (int)arguments->timestamps);
-    if (!status)
+    if (!status && !arguments->tty)
         status = sandbox_exec_wait(exec, -1, &result, &error) ? report_error(tool, error) : attend_status(tool, &result);
     sandbox_exec_unref(exec);
     sandbox_unref(sandbox);

@@ -14,6 +14,7 @@
 /* Name, synopsis, summary, options, fewest and most operands (-1: any), fewest words of a command line (-1: takes none). */
 static const struct command commands[] = {
     { "run", "[--] COMMAND…", "run a command in a new sandbox, then delete the sandbox", FOR_RUN, 0, 0, 1, command_run },
+    { "shell", "[SANDBOX] [-- COMMAND…]", "a shell in a new sandbox, or in one that is there", FOR_RUN | FOR_SHELL, 0, 1, 0, command_shell },
     { "create", "[-- DAEMON…]", "make a sandbox and print its id", FOR_CREATE, 0, 0, 0, command_create },
     { "start", "SANDBOX…", "start sandboxes, with their daemons", 0, 1, -1, -1, command_start },
     { "exec", "SANDBOX [--] COMMAND…", "run a command in a running sandbox", FOR_EXEC, 1, 1, 1, command_exec },

@@ -96,6 +96,10 @@ static const struct option options[] = {
       "most bytes when unpacked (default: 64G)" },
     { "max-entries", "COUNT", NUMBER, AT(max_entries), value_count, 1, "a whole number", FOR_IMPORT | FOR_PULL,
       "most files in it (default: 4000000)" },
+    { "interactive", NULL, FLAG, AT(interactive), NULL, 0, NULL, FOR_RUN | FOR_EXEC | FOR_ATTACH, "with --tty: type into it; also -i (-it for both)" },
+    { "tty", NULL, FLAG, AT(tty), NULL, 0, NULL, FOR_RUN | FOR_EXEC | FOR_ATTACH, "a terminal inside for the command; also -t" },
+    { "detach-keys", "KEYS", TEXT, AT(detach_keys), NULL, 0, NULL, FOR_RUN | FOR_EXEC | FOR_ATTACH,
+      "keys that leave a terminal (default: ctrl-p,ctrl-q; of run with --keep alone)" },
     { "detach", NULL, FLAG, AT(detach), NULL, 0, NULL, FOR_EXEC, "print the command's id, and don't wait for it" },
     { "journal", "SIZE", NUMBER, AT(journal_max), value_size, 8192, "bytes, 8K to 1G", FOR_EXEC,
       "with --detach: keep so much of its output, for sandbox attach" },
@@ -222,16 +226,38 @@ static int store(struct tool *tool, struct arguments *arguments, const struct op
     }
 }
 
+/* One letter or several: "-it". All of them are flags. */
+static int parse_letters(struct tool *tool, struct arguments *arguments, unsigned int group, const char *word)
+{
+    static const struct {
+        char letter;
+        const char *name;
+    } letters[] = { { 'h', "help" }, { 'f', "follow" }, { 'a', "archive" }, { 'i', "interactive" }, { 't', "tty" } };
+
+    for (const char *at = word + 1; *at; at++) {
+        const struct option *o = NULL;
+
+        for (size_t i = 0; i < TOOL_ELEMENTS(letters) && !o; i++)
+            if (letters[i].letter == *at)
+                o = find(letters[i].name, group);
+        if (!o)
+            return fail_usage(tool, "options", "no such option", word);
+        store(tool, arguments, o, NULL);
+    }
+    return 0;
+}
+
 /* Reads the option at argv[*index], with its value; *index moves past it. */
 static int parse_option(struct tool *tool, struct arguments *arguments, unsigned int group, int argc, char **argv, int *index)
 {
-    const char *short_one = argv[*index];
-    const char *word = strcmp(short_one, "-h") == 0 ? "--help" : strcmp(short_one, "-f") == 0 ? "--follow" :
-                       strcmp(short_one, "-a") == 0 ? "--archive" : short_one;
-    const char *text = word + 2;
+    const char *word = argv[*index], *text = word + 2;
     const struct option *o = word[1] == '-' ? find(text, group) : NULL;
     const char *equals = o ? strchr(text, '=') : NULL;
 
+    if (word[1] != '-') {
+        ++*index;
+        return parse_letters(tool, arguments, group, word);
+    }
     if (!o)
         return fail_usage(tool, "options", "no such option", argv[*index]);
     ++*index;

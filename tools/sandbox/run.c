@@ -30,7 +30,7 @@ static int create(struct tool *tool, const struct sandbox_spec *spec, struct sig
 }
 
 static int start_and_attend(struct tool *tool, struct sandbox *sandbox, const struct arguments *arguments, char **env,
-                            struct signals *signals)
+                            struct signals *signals, attend_fn *attend)
 {
     struct sandbox_op *op = NULL;
     struct sandbox_error *error = NULL;
@@ -45,11 +45,11 @@ static int start_and_attend(struct tool *tool, struct sandbox *sandbox, const st
         return step_failed(tool, r, signals, error);
     if (signals->last)
         return 128 + signals->last;
-    return attend_exec(tool, sandbox, arguments, env, signals);
+    return attend(tool, sandbox, arguments, env, signals);
 }
 
 static int run(struct tool *tool, const struct arguments *arguments, const struct sandbox_spec *spec, char **env,
-               struct signals *signals)
+               struct signals *signals, attend_fn *attend)
 {
     struct sandbox *sandbox = NULL;
     struct sandbox_error *error = NULL;
@@ -58,7 +58,7 @@ static int run(struct tool *tool, const struct arguments *arguments, const struc
 
     if (status)
         return status;
-    status = start_and_attend(tool, sandbox, arguments, env, signals);
+    status = start_and_attend(tool, sandbox, arguments, env, signals, attend);
     if (arguments->keep) {
         if (!tool->json)
             fprintf(stderr, "sandbox: kept %s\n", sandbox_get_id(sandbox));
@@ -73,14 +73,16 @@ static int run(struct tool *tool, const struct arguments *arguments, const struc
     return status;
 }
 
-int command_run(struct tool *tool, const struct arguments *arguments)
+int run_in_new(struct tool *tool, const struct arguments *arguments, attend_fn *attend)
 {
     int lifetime = arguments->keep ? SANDBOX_LIFETIME_DETACHED : SANDBOX_LIFETIME_OWNED;
     struct sandbox_spec *spec = NULL;
     struct signals signals;
     char **env = NULL;
-    int status = signals_open(tool, &signals);
+    int status = attend_check(tool, arguments);
 
+    if (!status)
+        status = signals_open(tool, &signals);
     if (status)
         return status;
     status = spec_from_arguments(tool, arguments, lifetime, &spec);
@@ -91,11 +93,21 @@ int command_run(struct tool *tool, const struct arguments *arguments)
     if (!status)
         status = pull_image(tool, arguments, &signals);
     if (!status)
-        status = run(tool, arguments, spec, env, &signals);
+        status = run(tool, arguments, spec, env, &signals, attend);
     spec_environment_free(env);
     sandbox_spec_unref(spec);
     signals_close(&signals);
     return status;
+}
+
+int command_run(struct tool *tool, const struct arguments *arguments)
+{
+    struct arguments own = *arguments;
+
+    own.no_detach = !arguments->keep; /* else the sandbox would go, and the command with it */
+    if (own.no_detach && own.detach_keys)
+        return report(tool, SANDBOX_EINVALID, "detach-keys", "add --keep", "the sandbox of a run without --keep ends with it");
+    return run_in_new(tool, &own, attend_exec);
 }
 
 int command_exec(struct tool *tool, const struct arguments *arguments)
@@ -103,8 +115,10 @@ int command_exec(struct tool *tool, const struct arguments *arguments)
     struct sandbox *sandbox = NULL;
     struct signals signals;
     char **env = NULL;
-    int status = signals_open(tool, &signals);
+    int status = attend_check(tool, arguments);
 
+    if (!status)
+        status = signals_open(tool, &signals);
     if (status)
         return status;
     status = spec_environment(tool, arguments, &env);

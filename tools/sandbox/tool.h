@@ -53,6 +53,9 @@ struct arguments {
     const char *health_command;
     int64_t ttl_ms, idle_ms, at_end, end_grace_ms, restart; /* restart: policy, and 256 times the number of retries */
     int64_t health_interval_ms, health_timeout_ms, health_start_period_ms, health_start_interval_ms, health_retries, health;
+    int64_t tty, interactive;
+    const char *detach_keys; /* NULL: the default */
+    int no_detach;           /* the sandbox goes with this process */
     const char **operands; /* NULL-terminated */
     size_t n_operands;
     const char **argv; /* the command to run, NULL-terminated */
@@ -81,6 +84,7 @@ enum {
     FOR_DIFF = 1u << 27,
     FOR_LIMITS = 1u << 9,
     FOR_STATS = 1u << 10,
+    FOR_SHELL = 1u << 30,
     FOR_ALL = ~0u,
 };
 
@@ -97,6 +101,7 @@ struct command {
 /* commands; each returns the exit status */
 int command_run(struct tool *tool, const struct arguments *arguments);
 int command_exec(struct tool *tool, const struct arguments *arguments);
+int command_shell(struct tool *tool, const struct arguments *arguments);
 int command_create(struct tool *tool, const struct arguments *arguments);
 int command_start(struct tool *tool, const struct arguments *arguments);
 int command_inspect(struct tool *tool, const struct arguments *arguments);
@@ -220,8 +225,16 @@ int op_finish(struct tool *tool, struct sandbox_op *op, struct signals *signals,
 /* The same, but keeps the operation for its results. */
 int op_drive(struct tool *tool, struct sandbox_op *op, struct signals *signals, struct sandbox_error **error);
 
+/* run.c: a new sandbox by the options, for as long as attend() takes; --keep leaves it. */
+typedef int attend_fn(struct tool *tool, struct sandbox *sandbox, const struct arguments *arguments, char **env, struct signals *signals);
+int run_in_new(struct tool *tool, const struct arguments *arguments, attend_fn *attend);
+
 /* attend.c: runs a command with this process's own stdin, stdout and stderr, forwards signals; returns the exit status. */
 int attend_exec(struct tool *tool, struct sandbox *sandbox, const struct arguments *arguments, char **env, struct signals *signals);
+/* Whether what --tty, --interactive and --detach-keys ask for can be had here; before anything is made. */
+int attend_check(struct tool *tool, const struct arguments *arguments);
+/* Goes back to the terminal of a command that was left alone. */
+int attend_again(struct tool *tool, struct sandbox *sandbox, struct sandbox_exec *exec, const struct arguments *arguments);
 /* The exit status that stands for the way a command ended, with a message where a number says too little. */
 int attend_status(struct tool *tool, const struct sandbox_exec_result *result);
 
