@@ -5,6 +5,7 @@
  *   up NUMBER             in root's network: a pair of interfaces between the host and the network namespace that is descriptor 3, addresses,
  *                         a table of rules of our own, named by the number
  *   down NUMBER           takes both away; nothing there is success
+ *   probe nat             makes a table and takes it away, at once
  *   inside nat ADDRESS…   in the namespace itself, where nobody inside has rights: what may leave it
  *   inside proxy          the same: nothing
  *
@@ -390,7 +391,7 @@ int main(int argc, char **argv)
         int user = fcntl(SB_NETWORK_FD_USER, F_GETFD) >= 0 && setns(SB_NETWORK_FD_USER, CLONE_NEWUSER) == 0;
 
         (void)user; /* /dev/null: it is already where it has its rights */
-    } else if (!host) {
+    } else if (!host && (argc != 3 || strcmp(argv[1], "probe"))) {
         fputs("sandbox-network: started by libsandbox only\n", stderr);
         return 2;
     }
@@ -402,6 +403,9 @@ int main(int argc, char **argv)
         down(number);
     else if (!strcmp(argv[1], "inside"))
         inside(argc, argv);
+    else if (!strcmp(argv[1], "probe"))
+        run_rules("table inet libsandbox_probe { chain last { type nat hook postrouting priority srcnat; ip saddr 192.0.0.8 masquerade; }\n }\n"
+                  "delete table inet libsandbox_probe\n");
     else
         return 2;
     return 0;

@@ -175,6 +175,7 @@ void sb_doctor_look(struct sb_engine *engine, json_t *entries)
     look_at_memfd(entries);
     look_at_cgroups(engine, entries);
     look_at_root(engine, entries);
+    sb_doctor_networks(engine, entries);
 }
 
 void sb_doctor_idmap(struct sb_engine *engine, int64_t init_pid, json_t *entries)

@@ -12,6 +12,8 @@ void sb_doctor_say(json_t *entries, const char *feature, const char *level, cons
 /* ---- doctor-look.c ---- */
 json_t *sb_doctor_host(const struct sb_engine *engine); /* kernel, machine, user, privilege, state root. New reference */
 void sb_doctor_look(struct sb_engine *engine, json_t *entries);
+/* network-doctor.c */
+void sb_doctor_networks(struct sb_engine *engine, json_t *entries);
 /* In a sandbox's own group; NULL: it has none in cgroup2. */
 void sb_doctor_kill(const char *folder, json_t *entries);
 /* Needs a user namespace to map by: that of a sandbox's init. */

@@ -49,6 +49,13 @@ static int find_program(const char *name)
     return -1;
 }
 
+int sb_network_has_user_nat(void)
+{
+    SB_CLOSE int pasta = find_program("pasta"), slirp = find_program("slirp4netns");
+
+    return pasta >= 0 || slirp >= 0;
+}
+
 /* The host's own addresses: by pasta or slirp4netns they would be reached as by any process of the user. */
 static int refuse_host(struct sb_network *network, const int spaces[2], struct sandbox_error **error)
 {

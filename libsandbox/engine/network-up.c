@@ -389,10 +389,22 @@ static void end_process(struct sb_engine *engine, const json_t *json, int patien
     waitid(P_PIDFD, (id_t)fd, &(siginfo_t){ 0 }, WEXITED | WNOHANG | __WALL);
 }
 
+int sb_network_number_undo(struct sb_engine *engine, int number, const char *holder, struct sandbox_error **error)
+{
+    char text[16];
+    int r;
+
+    snprintf(text, sizeof text, "%d", number);
+    r = sb_network_setup(engine, (char *const[]){ (char[]){ "sandbox-network" }, (char[]){ "down" }, text, NULL }, NULL, error);
+    if (!r)
+        sb_network_number_release(number, holder);
+    return r;
+}
+
 int sb_network_down(struct sb_network *network, struct sandbox_error **error)
 {
     static const char *const files[] = { "s", "p", "resolv.conf", "pid", "run" };
-    SB_FREE char *text = NULL, *holder = NULL;
+    SB_FREE char *text = NULL, *holder = number_holder(network);
     SB_JSON json_t *run = NULL;
     const json_t *helper;
     size_t size, i;
@@ -404,15 +416,10 @@ int sb_network_down(struct sb_network *network, struct sandbox_error **error)
             end_process(network->engine, helper, network->kind == SANDBOX_NETWORK_PROXY ? SETTLE_MS : 0); /* a proxy ends by itself, in order */
         number = (int)sb_json_int(run, "number", -1);
     }
-    if (number >= 0 && number < SB_NETWORK_NUMBERS && network->engine->map.privilege == SB_PRIVILEGE_ROOT) {
-        char number_text[16];
-
-        snprintf(number_text, sizeof number_text, "%d", number);
-        r = sb_network_setup(network->engine, (char *const[]){ (char[]){ "sandbox-network" }, (char[]){ "down" }, number_text, NULL }, NULL, error);
-        holder = r ? NULL : number_holder(network);
-        if (holder)
-            sb_network_number_release(number, holder);
-    }
+    if (!holder)
+        return sb_fail(error, SB_ARGS(SANDBOX_ENOMEM, .sys_errno = ENOMEM), "out of memory");
+    if (number >= 0 && number < SB_NETWORK_NUMBERS && network->engine->map.privilege == SB_PRIVILEGE_ROOT)
+        r = sb_network_number_undo(network->engine, number, holder, error);
     if (r)
         return r;
     sb_children_reap(network->engine);

@@ -62,7 +62,12 @@ int sb_network_number_claim(const char *holder, int *ret_number, struct sandbox_
 void sb_network_number_release(int number, const char *holder);
 void sb_network_numbers_each(void (*each)(void *data, int number, const char *holder), void *data);
 
+/* Of a number that nothing has any more: its interfaces and rules, and the claim. */
+int sb_network_number_undo(struct sb_engine *engine, int number, const char *holder, struct sandbox_error **error);
+
 /* ---- network-helpers.c: what carries a network's traffic; its identity goes into run's "helpers" ---- */
+/* 1: pasta or slirp4netns is here. */
+int sb_network_has_user_nat(void);
 int sb_network_start_user_nat(struct sb_network *network, pid_t holder_pid, json_t *run, int holder, const int spaces[2], struct sandbox_error **error);
 int sb_network_start_proxy(struct sb_network *network, int holder_pidfd, json_t *run, const int listeners[2], struct sandbox_error **error);
 

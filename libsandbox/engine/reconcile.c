@@ -226,8 +226,8 @@ static int reconcile_step(struct sb_op *op, struct sandbox_error **error)
 {
     /* processes before what they hold; the ranges when no file of theirs is left */
     static sb_phase_fn *const phases[] = { sandboxes, sb_reconcile_processes, sb_reconcile_mounts, trash, sb_reconcile_cgroups, half_made,
-                                           claims, sb_reconcile_ranges, owners };
-    static const char *const names[] = { "sandboxes", "processes", "mounts", "trash", "cgroups", "unfinished", "claims", "ranges", "owners" };
+                                           claims, sb_reconcile_networks, sb_reconcile_ranges, owners };
+    static const char *const names[] = { "sandboxes", "processes", "mounts", "trash", "cgroups", "unfinished", "claims", "networks", "ranges", "owners" };
     struct sb_reconcile *rc = (struct sb_reconcile *)op;
     struct itimerspec when = { .it_value = { .tv_nsec = 1 } };
     uint64_t ticks;

@@ -17,7 +17,7 @@ struct sb_reconcile {
 
 /* A phase does a piece of work: 0: it is over, 1: more is left. */
 typedef int sb_phase_fn(struct sb_reconcile *rc);
-sb_phase_fn sb_reconcile_mounts, sb_reconcile_processes, sb_reconcile_cgroups, sb_reconcile_ranges;
+sb_phase_fn sb_reconcile_mounts, sb_reconcile_processes, sb_reconcile_cgroups, sb_reconcile_ranges, sb_reconcile_networks;
 
 /* Writes down a finding. `r`: what became of it (0, or -errno), when this is no dry run. */
 void sb_reconcile_found(struct sb_reconcile *rc, const char *kind, const char *name, const char *why, int r);

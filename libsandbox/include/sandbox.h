@@ -231,7 +231,7 @@ SANDBOX_API struct sandbox_findings *sandbox_findings_unref(struct sandbox_findi
 SANDBOX_API size_t sandbox_findings_get_count(const struct sandbox_findings *report);
 /**
  * Of the finding at an index below it, else NULL. The kind: "sandbox", "trash", "volume", "layer", "name", "key", "range", "cgroup", "process",
- * "mount" or "owner"; more may come. The name: id, path or name. Why it is taken for lost. The action: "found" (a dry run), "removed", "failed".
+ * "mount", "network" or "owner"; more may come. The name: id, path or name. Why it is taken for lost. The action: "found" (a dry run), "removed", "failed".
  * Since 0.1.
  */
 SANDBOX_API const char *sandbox_findings_get_kind(const struct sandbox_findings *report, size_t index);

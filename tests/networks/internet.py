@@ -9,8 +9,8 @@ import subprocess
 import sys
 import threading
 
-NAMES = {'ok.test': '203.0.113.2', 'www.ok.test': '203.0.113.2', 'other.test': '203.0.113.2', 'lie.test': '127.0.0.1', 'meta.test': '169.254.169.254',
-         'host.test': '203.0.113.1', 'ten.test': '10.99.0.1'}
+NAMES = {'ok.test': '198.51.100.2', 'www.ok.test': '198.51.100.2', 'other.test': '198.51.100.2', 'lie.test': '127.0.0.1', 'meta.test': '169.254.169.254',
+         'host.test': '198.51.100.1', 'ten.test': '10.99.0.1'}
 
 
 class Web(http.server.BaseHTTPRequestHandler):
@@ -68,11 +68,11 @@ class Threads(socketserver.ThreadingTCPServer):
 def main():
     print('here', flush=True)
     sys.stdin.readline()
-    for words in ('link set lo up', 'address add 203.0.113.2/24 dev eth0', 'link set eth0 up'):
+    for words in ('link set lo up', 'address add 198.51.100.2/24 dev eth0', 'link set eth0 up'):
         subprocess.run(['ip', *words.split()], check=True)
     names = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    names.bind(('203.0.113.2', 53))
-    servers = [Threads(('203.0.113.2', 80), Web), Threads(('203.0.113.2', 8000), Web), Threads(('203.0.113.2', 443), Sink)]
+    names.bind(('198.51.100.2', 53))
+    servers = [Threads(('198.51.100.2', 80), Web), Threads(('198.51.100.2', 8000), Web), Threads(('198.51.100.2', 443), Sink)]
     for server in servers:
         threading.Thread(target=server.serve_forever, daemon=True).start()
     print('ready', flush=True)

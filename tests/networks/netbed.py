@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """netbed.py -- COMMAND …: runs a command on a machine whose network is made for it: a network namespace with a loopback, an uplink
-203.0.113.1 and, behind that, an internet of one host (internet.py), 203.0.113.2. Nothing reaches or changes the real machine's network. Needs root;
+198.51.100.1 and, behind that, an internet of one host (internet.py), 198.51.100.2. Nothing reaches or changes the real machine's network. Needs root;
 the command itself may become somebody else. Nothing is left: both namespaces end with their last process."""
 import os
 import signal
@@ -23,10 +23,10 @@ def main():
     internet = subprocess.Popen(['unshare', '--net', sys.executable, os.path.join(HERE, 'internet.py')], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert internet.stdout.readline() == b'here\n'  # it is in its namespace
     run('ip', 'link', 'add', 'up0', 'type', 'veth', 'peer', 'name', 'eth0', 'netns', str(internet.pid))
-    run('ip', 'address', 'add', '203.0.113.1/24', 'dev', 'up0')
+    run('ip', 'address', 'add', '198.51.100.1/24', 'dev', 'up0')
     run('ip', 'address', 'add', '10.99.0.1/32', 'dev', 'up0')  # another address of the machine's
     run('ip', 'link', 'set', 'up0', 'up')
-    run('ip', 'route', 'add', 'default', 'via', '203.0.113.2')
+    run('ip', 'route', 'add', 'default', 'via', '198.51.100.2')
     internet.stdin.write(b'go\n')
     internet.stdin.flush()
     assert internet.stdout.readline() == b'ready\n'
