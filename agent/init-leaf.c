@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <fs.h>
@@ -73,4 +74,41 @@ void ag_leaf_enter(struct ag_slot *s, int folder)
         ag_fail(s, SB_STEP_LEAF, -r);
     else
         ag_reply(s, &(struct sb_reply){ .type = SB_REPLY_DONE }, -1);
+}
+
+struct entry {
+    uint64_t ino;
+    int64_t off;
+    unsigned short reclen;
+    unsigned char type;
+    char name[];
+};
+
+/* One that was removed meanwhile has nothing to halt. */
+static int freeze_one(int top, const char *name, const char *how)
+{
+    SB_CLOSE int leaf = openat(top, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    SB_CLOSE int fd = leaf < 0 ? -1 : openat(leaf, "cgroup.freeze", O_WRONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return errno == ENOENT && leaf < 0 ? 0 : -errno;
+    return SB_RETRY(write(fd, how, 1)) == 1 || errno == ENODEV ? 0 : -errno;
+}
+
+int ag_leaf_freeze_all(const char *how)
+{
+    _Alignas(struct entry) char buffer[2048];
+    SB_CLOSE int top = openat(SB_FD_CGROUP_TOP, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r = top < 0 ? -errno : 0;
+    long n;
+
+    while (!r && (n = syscall(SYS_getdents64, top, buffer, sizeof buffer)) > 0)
+        for (long at = 0; at < n && !r;) {
+            const struct entry *e = (const struct entry *)(buffer + at);
+
+            at += e->reclen;
+            if (!strncmp(e->name, "x-", 2))
+                r = freeze_one(top, e->name, how);
+        }
+    return r;
 }

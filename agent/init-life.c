@@ -100,7 +100,7 @@ static int freeze(const char *how)
         if (r)
             return r;
     }
-    return 0;
+    return ag_leaf_freeze_all(how);
 }
 
 /* The file servers, which go on, out of what is about to be halted. */

@@ -132,6 +132,8 @@ void ag_on_events(uint32_t events);
 void ag_leaf_enter(struct ag_slot *s, int folder);
 void ag_leaf_take(struct ag_slot *s, const struct sb_request *q, int *fd);
 void ag_leaf_drop(struct ag_slot *s);
+/* Halts ("1") all groups of single execs, or lets them go on ("0"), also those whose exec has ended and left something: 0 or -errno. */
+int ag_leaf_freeze_all(const char *how);
 
 /* ---- init-attach.c ---- */
 /* SB_REQUEST_ATTACH */

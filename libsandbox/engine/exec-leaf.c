@@ -63,8 +63,8 @@ static int give(const struct sb_record *record, const char *folder, struct sandb
         r = chown(path, map->uid_start + map->count - 1, map->gid_start + map->count - 1);
     else if (map->privilege == SB_PRIVILEGE_SUBIDS)
         r = chmod(path, 0666);
-    if (!r && map->privilege == SB_PRIVILEGE_ROOT) { /* it kills at a deadline */
-        snprintf(path, sizeof path, "%s/cgroup.kill", folder);
+    for (size_t i = 0; i < 2 && !r && map->privilege == SB_PRIVILEGE_ROOT; i++) { /* it kills at a deadline, and pauses */
+        snprintf(path, sizeof path, "%s/%s", folder, i ? "cgroup.freeze" : "cgroup.kill");
         if (chown(path, map->uid_start + map->count - 1, map->gid_start + map->count - 1) < 0 && errno != ENOENT)
             r = -1;
     }

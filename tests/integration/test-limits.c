@@ -4,6 +4,8 @@
 #include "limits.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -389,6 +391,37 @@ START_TEST(limit_exec)
 }
 END_TEST
 
+/* A pause halts a command in a group of its own, too: one with a deadline, and with limits. */
+START_TEST(limit_exec_paused)
+{
+    struct sandbox_limits limits = limits_of(-1, 8, -1);
+    struct sandbox_exec_options options = SANDBOX_EXEC_OPTIONS_INIT;
+    struct sandbox_exec *exec = NULL;
+    char buffer[65536];
+    int out;
+
+    sandbox = box_start(host, NULL);
+    options.deadline_ms = 600000;
+    if (on_v2("pids"))
+        options.limits = &limits;
+    sbtest_ok(sandbox_exec(sandbox, BOX_ARGV("sh", "-c", "while echo; do :; done"), &options, &exec, &error), &error);
+    sbtest_ok(sandbox_exec_take_stdout(exec, &out, &error), &error);
+    ck_assert_int_gt(read(out, buffer, sizeof buffer), 0);
+    sbtest_ok(sandbox_pause(sandbox, 10000, &error), &error);
+    ck_assert_int_eq(fcntl(out, F_SETFL, O_NONBLOCK), 0);
+    while (read(out, buffer, sizeof buffer) > 0)
+        ;
+    usleep(200000);
+    ck_assert_int_lt(read(out, buffer, sizeof buffer), 0);
+    ck_assert_int_eq(errno, EAGAIN);
+    sbtest_ok(sandbox_resume(sandbox, 10000, &error), &error);
+    ck_assert_int_eq(fcntl(out, F_SETFL, 0), 0);
+    ck_assert_int_gt(read(out, buffer, sizeof buffer), 0);
+    close(out);
+    sandbox_exec_unref(exec);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("integration-limits");
@@ -405,6 +438,7 @@ int main(void)
     tcase_add_test(tc, limit_change_killed);
     tcase_add_test(tc, limit_change_and_key);
     tcase_add_test(tc, limit_exec);
+    tcase_add_test(tc, limit_exec_paused);
     suite_add_tcase(suite, tc);
     return box_main(suite);
 }
