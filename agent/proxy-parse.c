@@ -330,7 +330,7 @@ int px_check_tunnel(const unsigned char *data, size_t size, const struct px_requ
     if (head.at[1] != 3)
         return -1;
     if (all.left < 2 || take_field(&all, 2, &record))
-        return (data[3] << 8 | data[4]) > 16384 && size >= 5 ? -1 : 1;
+        return size >= 5 && (data[3] << 8 | data[4]) > 16384 ? -1 : 1;
     if (take(&record, 1, &type) || type.at[0] != 1 || take_field(&record, 3, &hello) || read_hello(hello, &name, &found))
         return -1;
     *ret_why = "the TLS hello names no server";

@@ -42,10 +42,11 @@ int px_confine(const int *calls, size_t n, int sockets)
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
     int r = filter ? 0 : -ENOMEM;
 
-    for (size_t i = 0; !r && i < SB_ELEMENTS(common); i++)
-        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, common[i], 0);
-    for (size_t i = 0; !r && i < n; i++)
-        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, calls[i], 0);
+    for (size_t i = 0; !r && i < SB_ELEMENTS(common) + n; i++) {
+        int call = i < n ? calls[i] : common[i - n];
+
+        r = call < 0 ? 0 : seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 0); /* below 0: this architecture has no such call */
+    }
     if (!r)
         r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
     if (!r && sockets)
