@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -224,7 +225,7 @@ def draw(best):
         rows = [(name, value / took['native'], fill) for name, value, fill in rows if value] + ([('agentfs', peer, PEERS)] if peer else [])
         most = max(3.0, goal * 1.5)
         drawing.text(20, drawing.y + 12, task, 12, INK, weight='bold')
-        drawing.text(LEFT - 10, drawing.y + 12, f'native {took["native"] * 1e3:.1f} ms', 11, MUTED, 'end')
+        drawing.text(20, drawing.y + 28, f'native {took["native"] * 1e3:.1f} ms', 11, MUTED)
         top = drawing.y
         for name, ratio, fill in rows:
             drawing.rect(LEFT, drawing.y, span * min(ratio, most) / most, 13, fill)
@@ -243,17 +244,16 @@ def main():
     parser.add_argument('--rounds', type=int, default=7)
     parser.add_argument('--out')
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was mounted is unmounted then, too
     if not shutil.which('git') or not os.path.exists('/usr/bin/python3'):
         print('git or /usr/bin/python3 is missing')
         return 77
     with tempfile.TemporaryDirectory(prefix='bench-mounts-') as work:
         bench = Bench(options, work)
         try:
-            bench.prepare()
-            bench.workspace()
-            bench.database()
-            bench.reset()
-            bench.secrets()
+            for part in (bench.prepare, bench.workspace, bench.database, bench.reset, bench.secrets):
+                print(f'==> {part.__name__}', file=sys.stderr, flush=True)
+                part()
         finally:
             bench.clean()
         print(table(bench.best))

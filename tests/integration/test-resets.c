@@ -372,11 +372,12 @@ static void damage(const char *folder_of_it)
 START_TEST(upper_damaged)
 {
     struct sandbox_mount_options mount = SANDBOX_MOUNT_OPTIONS_INIT;
-    struct sandbox_spec *spec = box_spec();
+    struct sandbox_spec *spec;
     char path[1000];
 
     if (geteuid() != 0)
         sbtest_skip("only root can mount a disk");
+    spec = box_spec();
     mount.type = SANDBOX_MOUNT_OVERLAY;
     mount.source = folder;
     mount.target = TARGET;
