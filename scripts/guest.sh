@@ -205,7 +205,9 @@ trap 'rm -rf --one-file-system "$work"' EXIT
 trap 'exit 130' INT TERM
 [ -e "$base/root.img" ] || image "$base/root" 6G "$base/root.img"
 [ -e "$tree/src.img" ] || image "$tree/src" 3G "$tree/src.img"
-for name in "$base/root.img" "$base/vmlinuz" "$base/initrd" "$tree/src.img"; do # another run may throw ours away ln "$name" "$work/" 2>/dev/null || cp --sparse=always "$name" "$work/"; done
+for name in "$base/root.img" "$base/vmlinuz" "$base/initrd" "$tree/src.img"; do # another run may throw ours away
+    ln "$name" "$work/" 2>/dev/null || cp --sparse=always "$name" "$work/"
+done
 flock -u 9
 echo "==> made in $((SECONDS - begun)) s; booting $suite"
 failed=0
