@@ -175,17 +175,22 @@ static void set_capabilities(uint64_t set, uint64_t left)
         give_up(SB_STEP_CAPABILITIES, errno);
 }
 
-static void set_filter(const struct sb_plan *plan, const struct sb_plan_filter *filter)
+static void install(const struct sb_plan *plan, const struct sb_plan_filter *filter)
 {
     struct sock_fprog program = {
         .len = (unsigned short)filter->count,
         .filter = (struct sock_filter *)((char *)plan + filter->offset),
     };
 
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        give_up(SB_STEP_CAPABILITIES, errno);
     if (filter->count && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0)
         give_up(SB_STEP_SECCOMP, errno);
+}
+
+static void set_filter(const struct sb_plan *plan, const struct sb_plan_filter *filter)
+{
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        give_up(SB_STEP_CAPABILITIES, errno);
+    install(plan, filter);
 }
 
 static void enter_workdir(const char *workdir)
@@ -329,6 +334,8 @@ void ag_exec_child(const struct ag_exec *x)
         sb_close(come[--n_come]);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
+    /* the spec's profile comes last: it may refuse whatever was needed until here, and leaves at best execve, and saying why not */
+    install(x->plan, x->daemon ? &x->plan->daemon_profile : &x->plan->command_profile);
     execute(&c);
     _exit(127);
 }

@@ -142,6 +142,11 @@ int sandbox_spec_set_secrets(struct sandbox_spec *spec, int mode, const char *co
     SET(sb_spec_set_secrets(spec, mode, patterns, &failure), error);
 }
 
+int sandbox_spec_set_seccomp(struct sandbox_spec *spec, const char *profile, struct sandbox_error **error)
+{
+    SET(sb_spec_set_seccomp(spec, profile, &failure), error);
+}
+
 static int add_mount(struct sandbox_spec *spec, const struct sandbox_mount_options *options, struct sandbox_error **error)
 {
     struct sandbox_mount_options known = SANDBOX_MOUNT_OPTIONS_INIT;

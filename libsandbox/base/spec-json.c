@@ -122,7 +122,7 @@ json_t *sb_spec_to_json(const struct sandbox_spec *spec)
     if (!object || put(object, "name", json_string(spec->name ? spec->name : "")) ||
         put(object, "image", json_string(spec->image)) ||
         put_bytes(object, "workdir", spec->workdir) || put_bytes(object, "user", spec->user) ||
-        put_bytes(object, "hostname", spec->hostname) ||
+        put_bytes(object, "hostname", spec->hostname) || put_bytes(object, "seccomp", spec->seccomp ? spec->seccomp : "default") ||
         put(object, "idempotency_key", json_string(spec->idempotency_key ? spec->idempotency_key : "")) ||
         put(object, "daemon", daemon_to_json(spec)) ||
         put(object, "labels", labels_to_json(spec)) || put(object, "env", env_to_json(spec)) ||
@@ -345,6 +345,7 @@ static const struct member members[] = {
     { "user", .set_text = sb_spec_set_user },
     { "hostname", .set_text = sb_spec_set_hostname },
     { "idempotency_key", .set_text = sb_spec_set_idempotency_key },
+    { "seccomp", .set_text = sb_spec_set_seccomp },
     { "daemon", .read = read_daemon },
     { "labels", .read = read_labels },
     { "secrets", .read = read_secrets },

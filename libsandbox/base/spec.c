@@ -3,6 +3,7 @@
 #include "spec.h"
 
 #include "errors.h"
+#include "profile-json.h"
 #include "rules.h"
 #include "util.h"
 
@@ -50,6 +51,7 @@ struct sandbox_spec *sb_spec_free(struct sandbox_spec *spec)
     free(spec->user);
     free(spec->hostname);
     free(spec->idempotency_key);
+    free(spec->seccomp);
     sb_spec_life_clear(&spec->life);
     free_list(spec->daemon);
     free_list(spec->secret_patterns);
@@ -149,7 +151,8 @@ struct sandbox_spec *sb_spec_copy(const struct sandbox_spec *spec)
         return NULL;
     failed = copy_text(&copy->name, spec->name) || copy_text(&copy->image, spec->image) ||
              copy_text(&copy->workdir, spec->workdir) || copy_text(&copy->user, spec->user) ||
-             copy_text(&copy->hostname, spec->hostname) || copy_text(&copy->idempotency_key, spec->idempotency_key);
+             copy_text(&copy->hostname, spec->hostname) || copy_text(&copy->idempotency_key, spec->idempotency_key) ||
+             copy_text(&copy->seccomp, spec->seccomp);
     if (!failed && spec->secret_patterns)
         failed = !(copy->secret_patterns = copy_list((const char *const *)spec->secret_patterns));
     if (!failed && spec->daemon)
@@ -204,6 +207,13 @@ int sb_spec_set_idempotency_key(struct sandbox_spec *spec, const char *key, stru
     int r = key ? sb_check_key(key, "idempotency_key", error) : 0;
 
     return r ? r : set_text(&spec->idempotency_key, key, error);
+}
+
+int sb_spec_set_seccomp(struct sandbox_spec *spec, const char *profile, struct sandbox_error **error)
+{
+    int r = profile ? sb_check_seccomp(profile, error) : 0;
+
+    return r ? r : set_text(&spec->seccomp, profile && strcmp(profile, "default") ? profile : NULL, error);
 }
 
 int sb_spec_set_image(struct sandbox_spec *spec, const char *image, struct sandbox_error **error)

@@ -35,6 +35,7 @@ struct sandbox_spec {
     char *user;     /* NULL: the image's */
     char *hostname; /* NULL: from the id */
     char *idempotency_key; /* NULL: none */
+    char *seccomp;         /* "strict", "devel" or a profile's text; NULL: default */
     char **daemon;  /* NULL-terminated; NULL: none */
     struct sb_pair *labels;
     size_t n_labels;
@@ -77,6 +78,7 @@ int sb_spec_from_json(const json_t *json, struct sandbox_spec **ret_spec, struct
 int sb_spec_set_name(struct sandbox_spec *spec, const char *name, struct sandbox_error **error);
 int sb_spec_set_image(struct sandbox_spec *spec, const char *image, struct sandbox_error **error);
 int sb_spec_set_idempotency_key(struct sandbox_spec *spec, const char *key, struct sandbox_error **error);
+int sb_spec_set_seccomp(struct sandbox_spec *spec, const char *profile, struct sandbox_error **error);
 int sb_spec_add_label(struct sandbox_spec *spec, const char *key, const char *value, struct sandbox_error **error);
 int sb_spec_add_env(struct sandbox_spec *spec, const char *name, const char *value, struct sandbox_error **error);
 int sb_spec_set_workdir(struct sandbox_spec *spec, const char *workdir, struct sandbox_error **error);

@@ -75,7 +75,7 @@ static void fill(void)
     accepted(sb_spec_set_workdir(spec, "/work/../tmp", &error));
     accepted(sb_spec_set_user(spec, "1000:nogroup", &error));
     accepted(sb_spec_set_hostname(spec, "host-1.example", &error));
-    accepted(sb_spec_set_idempotency_key(spec, "job:7", &error));
+    accepted(sb_spec_set_idempotency_key(spec, "job:7", &error) || sb_spec_set_seccomp(spec, "strict", &error));
     accepted(sb_spec_set_daemon(spec, argv, &error));
     accepted(sb_spec_add_capability(spec, "cap_sys_admin", &error));
     accepted(sb_spec_add_capability(spec, "CHECKPOINT_RESTORE", &error));
@@ -118,7 +118,7 @@ static const char filled[] =
     "{\"max_bytes\":1048576,\"owner\":\"\",\"read_only\":false,\"source\":\"\",\"target\":\"/scratch\",\"type\":\"tmpfs\"}],"
     "\"name\":\"box.1\",\"network\":\"proxy\",\"network_name\":\"\",\"pids_max\":4194304,"
     "\"ports\":[{\"local_port\":0,\"port\":80},{\"local_port\":8081,\"port\":81}],"
-    "\"read_only\":true,\"secrets\":{\"mode\":\"ignore\","
+    "\"read_only\":true,\"seccomp\":\"strict\",\"secrets\":{\"mode\":\"ignore\","
     "\"patterns\":[]},\"swap_max\":0,\"user\":\"1000:nogroup\","
     "\"workdir\":\"/work/../tmp\"}";
 static const char empty[] =
@@ -128,7 +128,7 @@ static const char empty[] =
     "\"interval_ms\":0,\"retries\":0,\"start_interval_ms\":0,\"start_period_ms\":0,\"timeout_ms\":0,\"user\":\"\"},"
     "\"idle_end\":\"stop\",\"idle_ms\":0,\"restart\":\"no\",\"restart_max\":0,\"ttl_end\":\"stop\",\"ttl_ms\":0},"
     "\"lifetime\":\"owned\",\"log_max\":0,\"memory_max\":0,\"mounts\":[],\"name\":\"\",\"network\":\"none\",\"network_name\":\"\","
-    "\"pids_max\":0,\"ports\":[],\"read_only\":false,\"secrets\":{\"mode\":\"ignore\",\"patterns\":[]},"
+    "\"pids_max\":0,\"ports\":[],\"read_only\":false,\"seccomp\":\"default\",\"secrets\":{\"mode\":\"ignore\",\"patterns\":[]},"
     "\"swap_max\":0,\"user\":\"\",\"workdir\":\"\"}";
 
 static void round_trip(const char *expected)
@@ -507,9 +507,9 @@ static const struct {
     { "{\"mounts\":[{\"type\":\"bind\",\"source\":\"/a\",\"target\":\"/b\",\"read_only\":false,\"max_bytes\":0,\"owner\":\"0:0\"}]}", "owner" },
     { "{\"mounts\":[{\"type\":\"bind\",\"source\":\"/a\",\"target\":\"/b\",\"read_only\":false,\"max_bytes\":0,\"owner\":\"1000:0\"}]}", "owner" },
     { "{\"capabilities\":[\"EVERYTHING\"]}", "capability" }, { "{\"capabilities\":[7]}", "capability" }, { "{\"capabilities\":1}", "capabilities" },
-    { "{\"fuse\":1}", "fuse" }, { "{\"read_only\":\"true\"}", "read_only" }, { "{\"lifetime\":\"eternal\"}", "lifetime" },
-    { "{\"lifetime\":0}", "lifetime" }, { "{\"network\":\"air\"}", "network" }, { "{\"network\":{}}", "network" },
-    { "{\"network_name\":7}", "network_name" }, { "{\"allowed\":[\"a b\"]}", "allowed" }, { "{\"dns\":[\"x\"]}", "dns" },
+    { "{\"fuse\":1}", "fuse" }, { "{\"seccomp\":\"none\"}", "seccomp" }, { "{\"lifetime\":0}", "lifetime" },
+    { "{\"read_only\":\"true\"}", "read_only" }, { "{\"lifetime\":\"eternal\"}", "lifetime" }, { "{\"network\":\"air\"}", "network" },
+    { "{\"network\":{}}", "network" }, { "{\"network_name\":7}", "network_name" }, { "{\"allowed\":[\"a b\"]}", "allowed" }, { "{\"dns\":[\"x\"]}", "dns" },
     { "{\"ports\":[{\"port\":0}]}", "port" }, { "{\"memory_max\":1}", "memory_max" },
     { "{\"memory_max\":1.0}", "memory_max" }, { "{\"pids_max\":-1}", "pids_max" }, { "{\"cpu_max\":1}", "cpu_max" },
 };

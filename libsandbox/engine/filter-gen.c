@@ -35,5 +35,7 @@ int main(int argc, char **argv)
     }
     seccomp_api_set(3); /* the program is for another kernel than the one that builds, which may lack seccomp (a container) */
     printf("/* made by filter-gen from filter.c */\n#include <linux/filter.h>\n");
-    return print("sb_filter_command", SB_FILTER_COMMAND, arch) || print("sb_filter_daemon", SB_FILTER_DAEMON, arch);
+    return print("sb_filter_command", SB_FILTER_COMMAND, arch) || print("sb_filter_daemon", SB_FILTER_DAEMON, arch) ||
+           print("sb_filter_command_devel", SB_FILTER_COMMAND_DEVEL, arch) || print("sb_filter_daemon_devel", SB_FILTER_DAEMON_DEVEL, arch) ||
+           print("sb_filter_command_strict", SB_FILTER_COMMAND_STRICT, arch) || print("sb_filter_daemon_strict", SB_FILTER_DAEMON_STRICT, arch);
 }

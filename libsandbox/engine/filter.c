@@ -4,12 +4,11 @@
  * architectures' system calls (int 0x80, x32) kill. Errors are chosen so that programs fall back: ENOSYS where a C library
  * tries an older call, EPERM where a program reports. The arguments of calls that take an int or unsigned int are compared
  * without their upper 32 bits where ignoring those is what the kernel does. */
-#include "filter.h"
+#include "filter-rules.h"
 
 #include <errno.h>
 #include <linux/netlink.h>
 #include <sched.h>
-#include <seccomp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -104,14 +103,27 @@ static const struct denial denials[] = {
     { "migrate_pages", EPERM, 1 },
 };
 
+/* Developers' tools want them; each has a switch of the machine's own (perf_event_paranoid, unprivileged_userfaultfd). */
+static const char *const devel_allows[] = { "perf_event_open", "userfaultfd", "kcmp" };
+
+static int is_for_daemons(enum sb_filter_kind kind)
+{
+    return kind == SB_FILTER_DAEMON || kind == SB_FILTER_DAEMON_DEVEL || kind == SB_FILTER_DAEMON_STRICT;
+}
+
 /* libseccomp takes this machine's number of a call (a negative one of its own where this machine has none) and translates it. */
-static int deny(scmp_filter_ctx ctx, uint32_t arch, const char *name, int error, const struct scmp_arg_cmp *cmp, unsigned int n)
+int sb_filter_rule(scmp_filter_ctx ctx, uint32_t arch, const char *name, uint32_t action, const struct scmp_arg_cmp *cmp, unsigned int n)
 {
     int nr = seccomp_syscall_resolve_name(name);
 
     if (seccomp_syscall_resolve_name_arch(arch, name) < 0) /* that architecture has no such call */
         return 0;
-    return nr == __NR_SCMP_ERROR ? -ENOENT : seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO((uint32_t)error), nr, n, cmp);
+    return nr == __NR_SCMP_ERROR ? -ENOENT : seccomp_rule_add_array(ctx, action, nr, n, cmp);
+}
+
+static int deny(scmp_filter_ctx ctx, uint32_t arch, const char *name, int error, const struct scmp_arg_cmp *cmp, unsigned int n)
+{
+    return sb_filter_rule(ctx, arch, name, SCMP_ACT_ERRNO((uint32_t)error), cmp, n);
 }
 
 static int deny_if(scmp_filter_ctx ctx, uint32_t arch, const char *name, int error, struct scmp_arg_cmp cmp)
@@ -153,21 +165,30 @@ static int deny_families(scmp_filter_ctx ctx, uint32_t arch)
     return r ? r : deny(ctx, arch, "socket", EAFNOSUPPORT, other_netlink, 2);
 }
 
+static int is_denied(const struct denial *d, enum sb_filter_kind kind)
+{
+    if (kind == SB_FILTER_COMMAND_DEVEL || kind == SB_FILTER_DAEMON_DEVEL)
+        for (size_t i = 0; i < sizeof devel_allows / sizeof *devel_allows; i++)
+            if (!strcmp(devel_allows[i], d->name))
+                return 0;
+    return !is_for_daemons(kind) || d->daemon_too;
+}
+
 static int add_rules(scmp_filter_ctx ctx, enum sb_filter_kind kind, uint32_t arch)
 {
     int r = 0;
 
     for (size_t i = 0; i < sizeof denials / sizeof *denials && !r; i++)
-        if (kind == SB_FILTER_COMMAND || denials[i].daemon_too)
+        if (is_denied(&denials[i], kind))
             r = deny(ctx, arch, denials[i].name, denials[i].error, NULL, 0);
     if (!r)
         r = deny_if(ctx, arch, "clone", EPERM, SCMP_A0_64(SCMP_CMP_MASKED_EQ, CLONE_NEWUSER, CLONE_NEWUSER));
     /* in a cgroup namespace that it made itself a daemon could mount cgroup2 */
     if (!r)
         r = deny_if(ctx, arch, "clone", EPERM, SCMP_A0_64(SCMP_CMP_MASKED_EQ, CLONE_NEWCGROUP, CLONE_NEWCGROUP));
-    if (!r && kind == SB_FILTER_DAEMON)
+    if (!r && is_for_daemons(kind))
         r = deny_if(ctx, arch, "unshare", EPERM, SCMP_A0_64(SCMP_CMP_MASKED_EQ, CLONE_NEWUSER, CLONE_NEWUSER));
-    if (!r && kind == SB_FILTER_DAEMON)
+    if (!r && is_for_daemons(kind))
         r = deny_if(ctx, arch, "unshare", EPERM, SCMP_A0_64(SCMP_CMP_MASKED_EQ, CLONE_NEWCGROUP, CLONE_NEWCGROUP));
     if (!r)
         r = deny_if(ctx, arch, "ioctl", EPERM, SCMP_A1_64(SCMP_CMP_MASKED_EQ, 0xffffffffu, TIOCSTI));
@@ -198,10 +219,18 @@ static const struct sock_filter newer_daemon[] = {
     BPF_STMT(BPF_RET | BPF_K, SCMP_ACT_ERRNO(ENOSYS)),
 };
 
+static int is_strict(enum sb_filter_kind kind)
+{
+    return kind == SB_FILTER_COMMAND_STRICT || kind == SB_FILTER_DAEMON_STRICT;
+}
+
 static int export_program(scmp_filter_ctx ctx, enum sb_filter_kind kind, struct sock_filter **ret_program, size_t *ret_count)
 {
-    const struct sock_filter *newer = kind == SB_FILTER_COMMAND ? newer_command : newer_daemon;
-    const size_t n_newer = kind == SB_FILTER_COMMAND ? sizeof newer_command / sizeof *newer : sizeof newer_daemon / sizeof *newer;
+    const struct sock_filter *newer = is_for_daemons(kind) ? newer_daemon : newer_command;
+    /* what is a list of what is allowed needs no such head */
+    const size_t n_newer = is_strict(kind)        ? 0
+                           : is_for_daemons(kind) ? sizeof newer_daemon / sizeof *newer
+                                                  : sizeof newer_command / sizeof *newer;
     struct sock_filter *program = NULL;
     int fd = memfd_create("filter", MFD_CLOEXEC), r;
     off_t size;
@@ -231,7 +260,7 @@ static int export_program(scmp_filter_ctx ctx, enum sb_filter_kind kind, struct 
 
 int sb_filter_build(enum sb_filter_kind kind, uint32_t arch, struct sock_filter **ret_program, size_t *ret_count)
 {
-    scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ALLOW);
+    scmp_filter_ctx ctx = seccomp_init(is_strict(kind) ? SCMP_ACT_ERRNO(ENOSYS) : SCMP_ACT_ALLOW);
     int r;
 
     if (!ctx)
@@ -245,7 +274,7 @@ int sb_filter_build(enum sb_filter_kind kind, uint32_t arch, struct sock_filter 
     if (!r)
         r = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
     if (!r)
-        r = add_rules(ctx, kind, arch);
+        r = is_strict(kind) ? sb_filter_strict_rules(ctx, kind, arch) : add_rules(ctx, kind, arch);
     if (!r)
         r = export_program(ctx, kind, ret_program, ret_count);
     seccomp_release(ctx);

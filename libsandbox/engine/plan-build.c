@@ -18,6 +18,7 @@
 
 #include "filter-programs.h"
 #include "network.h"
+#include "profile.h"
 #include "overlay.h"
 #include "secrets.h"
 #include "volume.h"
@@ -198,6 +199,52 @@ static int add_mounts(struct builder *b, struct sb_engine *engine, const struct 
     return r;
 }
 
+static struct sb_plan_filter add_filter(struct builder *b, const struct sock_filter *code, size_t count)
+{
+    return (struct sb_plan_filter){ .offset = add_bytes(b, code, count * sizeof *code, 8), .count = (uint32_t)count };
+}
+#define ADD_FILTER(b, program) add_filter(b, program, SB_ELEMENTS(program))
+
+/* A caller's own profile for one of the two kinds. SANDBOX_E… */
+static int add_profile(struct builder *b, const struct sb_profile *profile, uint64_t capabilities, struct sb_plan_filter *ret,
+                       struct sandbox_error **error)
+{
+    SB_FREE struct sock_filter *code = NULL;
+    size_t count;
+    int r = sb_profile_compile(profile, capabilities, &code, &count, error);
+
+    if (!r)
+        *ret = add_filter(b, code, count);
+    return r;
+}
+
+/* What the isolation stands on is in the first filter, whatever the profile; a caller's own comes after the least of them. */
+static int add_filters(struct builder *b, const char *seccomp, struct sandbox_error **error)
+{
+    int is_default = !seccomp || !strcmp(seccomp, "default"), is_strict = seccomp && !strcmp(seccomp, "strict");
+    struct sb_plan_filter command = is_default || is_strict ? ADD_FILTER(b, sb_filter_command) : ADD_FILTER(b, sb_filter_command_devel);
+    struct sb_plan_filter daemon = is_default || is_strict ? ADD_FILTER(b, sb_filter_daemon) : ADD_FILTER(b, sb_filter_daemon_devel);
+    struct sb_plan_filter command_profile = { 0 }, daemon_profile = { 0 };
+    SB_PROFILE struct sb_profile *profile = NULL;
+    int r = 0;
+
+    if (is_strict) {
+        command_profile = ADD_FILTER(b, sb_filter_command_strict);
+        daemon_profile = ADD_FILTER(b, sb_filter_daemon_strict);
+    } else if (!is_default && strcmp(seccomp, "devel")) {
+        r = sb_profile_parse(seccomp, strlen(seccomp), &profile, error);
+        if (!r)
+            r = add_profile(b, profile, 0, &command_profile, error);
+        if (!r)
+            r = add_profile(b, profile, b->plan->daemon_capabilities, &daemon_profile, error);
+    }
+    b->plan->command = command; /* now: the plan moves when it grows */
+    b->plan->daemon = daemon;
+    b->plan->command_profile = command_profile;
+    b->plan->daemon_profile = daemon_profile;
+    return r;
+}
+
 static int fill(struct builder *b, struct sb_engine *engine, const struct sb_record *record)
 {
     const struct sandbox_spec *spec = record->spec;
@@ -249,15 +296,14 @@ static int fill(struct builder *b, struct sb_engine *engine, const struct sb_rec
         at = add_string(b, path);
         b->plan->cgroups[b->plan->n_cgroups++] = at;
     }
-    b->plan->command.count = SB_ELEMENTS(sb_filter_command);
-    at = add_bytes(b, sb_filter_command, sizeof sb_filter_command, 8);
-    b->plan->command.offset = at;
-    b->plan->daemon.count = SB_ELEMENTS(sb_filter_daemon);
-    at = add_bytes(b, sb_filter_daemon, sizeof sb_filter_daemon, 8);
-    b->plan->daemon.offset = at;
-    add_bytes(b, "", 1, 1);
+    return r;
+}
+
+static int finish(struct builder *b)
+{
+    add_bytes(b, "", 1, 1); /* so that no string goes beyond it */
     b->plan->size = (uint32_t)b->size;
-    return r ? r : b->failed ? -ENOMEM : 0;
+    return b->failed ? -ENOMEM : 0;
 }
 
 int sb_plan_write(struct sb_engine *engine, const struct sb_record *record, int memfd, struct sandbox_error **error)
@@ -267,6 +313,15 @@ int sb_plan_write(struct sb_engine *engine, const struct sb_record *record, int 
 
     b.plan = calloc(1, b.room);
     r = b.plan ? fill(&b, engine, record) : -ENOMEM;
+    if (!r) {
+        int refused = add_filters(&b, record->spec->seccomp, error);
+
+        if (refused) {
+            free(b.plan);
+            return refused;
+        }
+        r = finish(&b);
+    }
     if (!r)
         r = sb_write_all(memfd, b.plan, b.size);
     if (!r && fcntl(memfd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)

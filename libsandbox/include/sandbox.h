@@ -398,6 +398,15 @@ SANDBOX_API int sandbox_spec_add_dns_server(struct sandbox_spec *spec, const cha
 SANDBOX_API int sandbox_spec_add_port(struct sandbox_spec *spec, int local_port, int port, struct sandbox_error **error);
 /** 1: the root file system is read-only for everything inside. Since 0.1. */
 SANDBOX_API int sandbox_spec_set_read_only(struct sandbox_spec *spec, int read_only, struct sandbox_error **error);
+/**
+ * Which system calls daemon and commands may make. "default" (NULL is the same): what programs need, and not the parts of the kernel that few
+ * do. "strict": a list of the calls that ordinary programs make, everything else does not exist; no tracing. "devel": default, and
+ * perf_event_open, userfaultfd and kcmp. Or the text of a profile in Docker's JSON form, 256 KiB at most, which is enforced beside
+ * what the isolation stands on: it can take away, and give no more than "devel". Rules with includes or excludes by capability are looked at
+ * once for the daemon's capabilities, once for commands, which have none. docs/profiles.md has the lists. EINVALID (the place is in the
+ * message), EUNSUPPORTED (actions TRACE and NOTIFY; two comparisons of one argument in one rule), ELIMIT. Since 0.1.
+ */
+SANDBOX_API int sandbox_spec_set_seccomp(struct sandbox_spec *spec, const char *profile, struct sandbox_error **error);
 /** What becomes of names of secrets (.env, id_*, *.pem, credentials, tokens, .ssh and the like) in host folders that are mounted. */
 enum sandbox_secrets_mode {
     SANDBOX_SECRETS_IGNORE = 0,

@@ -68,6 +68,21 @@ def test_run_stdin_ends(tool):
     assert hashlib.sha256(result.out).digest() == hashlib.sha256(data).digest()
 
 
+def test_run_profiles(tool):
+    profile = os.path.join(tool.root, 'profile.json')
+    with open(profile, 'w', encoding='utf-8') as file:
+        file.write('{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["sync"], "action": "SCMP_ACT_ERRNO", "errnoRet": 95}]}')
+    result = tool('run', '--seccomp', profile, '--', 'sh', '-c', 'sync || true; grep Seccomp: /proc/self/status')
+    assert result.status == 0 and result.out == 'Seccomp:\t2\n', result
+    assert tool('run', '--seccomp', 'strict', '--', 'true').status == 0
+    with open(profile, 'w', encoding='utf-8') as file:
+        file.write('{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["sync"], "action": "SCMP_ACT_WISH"}]}')
+    result = tool('run', '--seccomp', profile, '--', 'true')
+    assert result.status == 125 and 'syscalls[0].action' in result.err, result
+    result = tool('run', '--seccomp', 'lax', '--', 'true')
+    assert result.status == 125 and 'strict, default, devel' in result.err, result
+
+
 def test_run_is_isolated(tool):
     """Its own pids, network, hosts's secrets out of reach."""
     canary = os.path.join(tool.root, 'canary')

@@ -51,6 +51,7 @@ static const struct option options[] = {
     { "workdir", "FOLDER", TEXT, AT(workdir), NULL, 0, NULL, FOR_RUN | FOR_CREATE | FOR_EXEC, "folder to start in" },
     { "idempotency-key", "KEY", TEXT, AT(key), NULL, 0, NULL, FOR_CREATE, "a repeated create with this key gives the same sandbox" },
     { "hostname", "NAME", TEXT, AT(hostname), NULL, 0, NULL, FOR_RUN | FOR_CREATE, "host name inside" },
+    { "seccomp", "PROFILE", TEXT, AT(seccomp), NULL, 0, NULL, FOR_RUN | FOR_CREATE, "system calls: strict, default, devel, or a file in Docker's form" },
     { "memory", "SIZE", NUMBER, AT(memory_max), value_size_or_none, 0, "bytes, or a number with K, M, G or T; none", FOR_LIMITED,
       "memory limit, such as 256M" },
     { "swap", "SIZE", NUMBER, AT(swap_max), value_size_or_none, 0, "bytes, or a number with K, M, G or T; none", FOR_LIMITED,

@@ -193,6 +193,30 @@ static int set_limits(struct tool *tool, struct sandbox_spec *spec, const struct
     return status;
 }
 
+/* A name, or the file that a profile is in. */
+static int set_seccomp(struct tool *tool, struct sandbox_spec *spec, const char *profile)
+{
+    struct sandbox_error *error = NULL;
+    static char text[256 * 1024 + 2]; /* more than a profile may have: the library says so */
+    const char *what = profile;
+    FILE *file;
+    size_t n;
+
+    if (strcmp(profile, "strict") && strcmp(profile, "default") && strcmp(profile, "devel")) {
+        file = fopen(profile, "re");
+        if (!file)
+            return report(tool, SANDBOX_ENOTFOUND, "seccomp", "strict, default, devel, or a file with a profile in Docker's JSON form",
+                          "--seccomp: %s: %s", profile, strerror(errno));
+        n = fread(text, 1, sizeof text - 1, file);
+        text[n] = 0;
+        fclose(file);
+        if (!n || strlen(text) != n)
+            return report(tool, SANDBOX_EINVALID, "seccomp", NULL, "--seccomp: %s holds no profile", profile);
+        what = text;
+    }
+    return sandbox_spec_set_seccomp(spec, what, &error) ? report_error(tool, error) : 0;
+}
+
 int spec_from_arguments(struct tool *tool, const struct arguments *arguments, int lifetime, struct sandbox_spec **ret_spec)
 {
     struct sandbox_error *error = NULL;
@@ -202,6 +226,8 @@ int spec_from_arguments(struct tool *tool, const struct arguments *arguments, in
     if (sandbox_spec_new(&spec, &error) || sandbox_spec_set_lifetime(spec, lifetime, &error) ||
         set_scalars(spec, arguments, &error))
         status = report_error(tool, error);
+    if (!status && arguments->seccomp)
+        status = set_seccomp(tool, spec, arguments->seccomp);
     if (!status)
         status = set_limits(tool, spec, arguments);
     if (!status)

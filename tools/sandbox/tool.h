@@ -32,7 +32,7 @@ struct arguments {
     int64_t disk_bytes, any_file_system;
     const char *network; /* of a sandbox, or the kind of a network */
     const char **allowed, **dns, **publish;
-    const char *image, *name, *user, *workdir, *hostname, *digest, *select, *key;
+    const char *image, *name, *user, *workdir, *hostname, *seccomp, *digest, *select, *key;
     const char *only; /* contract */
     const char **secret_patterns;
     int64_t secrets;

@@ -93,6 +93,7 @@ struct sb_plan {
     struct sb_plan_mount mounts[SB_PLAN_MAX_MOUNTS];
     uint32_t cgroups[SB_PLAN_MAX_CGROUPS];        /* strings: v1 cgroup.procs files to enter, absolute */
     struct sb_plan_filter command, daemon;        /* seccomp */
+    struct sb_plan_filter command_profile, daemon_profile; /* of the spec, beside those; the last thing before execve */
     uint64_t daemon_capabilities;
     uint64_t nproc_max;                           /* RLIMIT_NPROC of everything inside; 0: as it is */
     uint64_t shm_max;                             /* bytes of /dev/shm */
