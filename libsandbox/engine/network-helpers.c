@@ -101,9 +101,10 @@ static int await_ready(const char *name, int ready, int pidfd, int said, struct 
 
     if (r > 0 && (p[0].revents & POLLIN) && read(ready, &byte, 1) == 1)
         return 0;
-    n = said >= 0 && fcntl(said, F_SETFL, O_NONBLOCK) == 0 ? read(said, text, sizeof text - 1) : 0;
+    n = said >= 0 ? pread(said, text, sizeof text - 1, 0) : 0;
     text[n > 0 ? n : 0] = 0;
-    text[strcspn(text, "\n")] = 0;
+    for (char *c = text; *c; c++)
+        *c = *c == '\n' ? (c[1] ? ';' : 0) : *c;
     syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
     return sb_fail(error, SB_ARGS(r == 0 ? SANDBOX_ETIMEDOUT : SANDBOX_EIO, .phase = "network", .field = "network",
                                   .hint = said >= 0 ? "pasta and slirp4netns need /dev/net/tun: may this user open it?" : NULL),
@@ -114,28 +115,28 @@ struct helper {
     const char *name;
     int program;
     char *const *argv;
-    int out; /* its stdout, by which it says that it is ready */
+    int out, out_to; /* by which it says that it is ready, and the number it is there */
 };
 
 static int start(struct sb_network *network, const struct helper *h, pid_t *ret_pid, int *ret_pidfd, int *ret_said, struct sandbox_error **error)
 {
-    SB_CLOSE int theirs = -1;
-    struct sb_spawn_fd map[3];
-    int pipes[2], r;
+    /* what it says later is for nobody, and must not end it as a pipe that nobody reads would: a file that doesn't grow */
+    SB_CLOSE int said = memfd_create("said", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct sb_spawn_fd map[4];
+    int r;
 
-    if (pipe2(pipes, O_CLOEXEC) < 0)
-        return sb_fail_errno(error, errno, "network", "no pipe");
-    theirs = pipes[1];
+    if (said < 0 || ftruncate(said, TEXT_MAX) < 0 || fcntl(said, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_GROW | F_SEAL_SHRINK) < 0)
+        return sb_fail_errno(error, errno, "network", "no memory to share with %s", h->name);
     map[0] = (struct sb_spawn_fd){ network->engine->null, 0 };
-    map[1] = (struct sb_spawn_fd){ h->out, 1 };
-    map[2] = (struct sb_spawn_fd){ theirs, 2 };
+    map[1] = (struct sb_spawn_fd){ said, 1 };
+    map[2] = (struct sb_spawn_fd){ said, 2 };
+    map[3] = (struct sb_spawn_fd){ network->engine->null, 3 };
+    map[h->out_to].from = h->out;
     r = sb_spawn_watched(h->program, h->argv, map, SB_ELEMENTS(map), ret_pid, ret_pidfd);
-    if (r) {
-        sb_close(pipes[0]);
+    if (r)
         return sb_fail_errno(error, -r, "network", "%s can't be started", h->name);
-    }
     sb_children_add(network->engine, *ret_pidfd);
-    *ret_said = pipes[0];
+    *ret_said = SB_TAKE_FD(said);
     return 0;
 }
 
@@ -153,7 +154,7 @@ static int start_pasta(struct sb_network *network, int program, pid_t holder_pid
                            (char[]){ "--pid" },      (char[]){ "/proc/self/fd/1" }, (char[]){ "--userns" }, user,
                            (char[]){ "--netns" },    net,                        NULL };
     SB_CLOSE int said = -1, pidfd = -1, ready = -1, theirs = -1;
-    struct helper h = { "pasta", program, argv, -1 };
+    struct helper h = { "pasta", program, argv, -1, 1 };
     int pipes[2], r;
     pid_t pid;
 
@@ -174,10 +175,10 @@ static int start_slirp(struct sb_network *network, int program, pid_t holder_pid
 {
     char net[48], user[80];
     char *const argv[] = { (char[]){ "slirp4netns" }, (char[]){ "--configure" }, (char[]){ "--mtu=65520" },   (char[]){ "--disable-host-loopback" },
-                           (char[]){ "--enable-seccomp" }, (char[]){ "--enable-sandbox" }, (char[]){ "--ready-fd=1" }, (char[]){ "--netns-type=path" },
+                           (char[]){ "--enable-seccomp" }, (char[]){ "--ready-fd=3" }, (char[]){ "--netns-type=path" },
                            user, net, (char[]){ "eth0" }, NULL };
     SB_CLOSE int said = -1, pidfd = -1, ready = -1, theirs = -1;
-    struct helper h = { "slirp4netns", program, argv, -1 };
+    struct helper h = { "slirp4netns", program, argv, -1, 3 };
     int pipes[2], r;
     pid_t pid;
 
