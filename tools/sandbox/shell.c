@@ -189,7 +189,8 @@ int command_shell(struct tool *tool, const struct arguments *arguments)
 {
     struct arguments own = *arguments;
     int for_new = arguments->image || arguments->name || arguments->hostname || arguments->mounts[0] || arguments->labels[0] ||
-                  arguments->memory_max || arguments->pids_max || arguments->cpu_max || arguments->fuse || arguments->read_only || arguments->keep;
+                  arguments->memory_max >= 0 || arguments->pids_max >= 0 || arguments->cpu_max >= 0 || arguments->fuse ||
+                  arguments->read_only || arguments->keep;
 
     if (!isatty(STDIN_FILENO))
         return report(tool, SANDBOX_EINVALID, "stdin", "without one: sandbox run -- COMMAND, or sandbox exec SANDBOX COMMAND",
