@@ -64,8 +64,8 @@ static const struct sb_reply *find_end(const uint8_t exec_id[32])
 
 void ag_attach(struct ag_slot *s, const struct sb_request *q)
 {
-    struct sb_reply started = { .type = SB_REPLY_STARTED };
     struct ag_slot *target = ag_find_running(q->exec_id);
+    struct sb_reply started = target ? ag_started(target) : (struct sb_reply){ .type = SB_REPLY_STARTED };
     const struct sb_reply *end = target ? NULL : find_end(q->exec_id);
 
     if (!target && !end) {

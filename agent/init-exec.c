@@ -104,19 +104,25 @@ static void keep_descriptors(const struct ag_exec *x)
     close_range(PROCFS + 1, ~0u, 0);
 }
 
+/* The inode of one of our namespaces, by its name and what its link begins with. */
+static uint64_t namespace_inode(const char *link, const char *begin)
+{
+    size_t length = strlen(begin);
+    char text[64];
+    ssize_t n = readlinkat(PROCFS, link, text, sizeof text - 1);
+
+    if (n <= (ssize_t)length || strncmp(text, begin, length))
+        give_up(SB_STEP_VERIFY, n < 0 ? errno : EBADMSG);
+    text[n] = 0;
+    return strtoull(text + length, NULL, 10);
+}
+
 /* A cgroup namespace of its own: its inode marks all descendants, it is inherited, and leaving it needs rights that they don't have. */
 static uint64_t take_tag(void)
 {
-    char text[64];
-    ssize_t n;
-
     if (unshare(CLONE_NEWCGROUP) < 0)
         give_up(SB_STEP_CAPABILITIES, errno);
-    n = readlinkat(PROCFS, "self/ns/cgroup", text, sizeof text - 1);
-    if (n <= 8 || strncmp(text, "cgroup:[", 8))
-        give_up(SB_STEP_VERIFY, n < 0 ? errno : EBADMSG);
-    text[n] = 0;
-    return strtoull(text + 8, NULL, 10);
+    return namespace_inode("self/ns/cgroup", "cgroup:[");
 }
 
 static void set_limits(const struct ag_exec *x)
@@ -307,6 +313,7 @@ void ag_exec_child(const struct ag_exec *x)
     keep_descriptors(x);
     parse(x, blob, &c);
     record.tag = x->daemon ? 1 : take_tag(); /* a daemon gets no cgroup namespace over which its rights reach */
+    record.user_namespace = namespace_inode("self/ns/user", "user:[");
     if (x->pin && (come[n_come++] = openat(PROCFS, "self/ns/cgroup", O_RDONLY | O_CLOEXEC)) < 0)
         give_up(SB_STEP_VERIFY, errno);
     r = ag_resolve_user(c.user, &uid, &gid);

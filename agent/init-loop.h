@@ -99,6 +99,8 @@ void ag_life_dialed(int fd);
 /* ---- init-run.c ---- */
 /* SB_REQUEST_EXEC and SB_REQUEST_START; the descriptors stay the caller's. */
 void ag_start(struct ag_slot *s, const struct sb_request *q, int *fds, size_t n_fds, int daemon);
+/* What is told of an exec that was executed. */
+struct sb_reply ag_started(const struct ag_slot *s);
 /* The status socket has a record or its end. */
 void ag_on_status(struct ag_slot *s);
 void ag_on_exit_of(struct ag_slot *s, int status, const struct rusage *usage);

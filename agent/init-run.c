@@ -76,11 +76,32 @@ void ag_kill_on(struct ag_slot *s)
     s->until = now + KILL_STEP_MS;
 }
 
+struct sb_reply ag_started(const struct ag_slot *s)
+{
+    const struct ag_exec_status *seen = &s->status;
+
+    return (struct sb_reply){
+        .type = SB_REPLY_STARTED,
+        .attested = seen->tag != 0,
+        .cap_effective = seen->cap_effective,
+        .cap_permitted = seen->cap_permitted,
+        .cap_inheritable = seen->cap_inheritable,
+        .cap_bounding = seen->cap_bounding,
+        .cap_ambient = seen->cap_ambient,
+        .uid = seen->uid,
+        .gid = seen->gid,
+        .n_groups = seen->n_groups,
+        .no_new_privs = seen->no_new_privs,
+        .seccomp = seen->seccomp,
+        .user_namespace = seen->user_namespace,
+    };
+}
+
 /* The status pipe has a record or its end. */
 void ag_on_status(struct ag_slot *s)
 {
-    struct sb_reply r = { .type = SB_REPLY_STARTED };
     struct ag_exec_status record;
+    struct sb_reply r;
     size_t n_fds;
     int fds[4];
     ssize_t n;
@@ -108,16 +129,7 @@ void ag_on_status(struct ag_slot *s)
         return;
     }
     s->tag = s->status.tag;
-    r.cap_effective = s->status.cap_effective;
-    r.cap_permitted = s->status.cap_permitted;
-    r.cap_inheritable = s->status.cap_inheritable;
-    r.cap_bounding = s->status.cap_bounding;
-    r.cap_ambient = s->status.cap_ambient;
-    r.uid = s->status.uid;
-    r.gid = s->status.gid;
-    r.n_groups = s->status.n_groups;
-    r.no_new_privs = s->status.no_new_privs;
-    r.seccomp = s->status.seccomp;
+    r = ag_started(s);
     s->kind = RUNNING;
     s->until = s->deadline_ms ? ag_after(s->deadline_ms) : 0;
     if (s->daemon) {

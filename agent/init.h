@@ -13,6 +13,7 @@ struct ag_exec_status {
     uint32_t step; /* 0: about to execute; else enum sb_start_step */
     int32_t sys_errno;
     uint64_t tag; /* inode of its cgroup namespace, which all its descendants share and none can leave */
+    uint64_t user_namespace; /* its inode */
     uint64_t cap_effective, cap_permitted, cap_inheritable, cap_bounding, cap_ambient;
     uint32_t uid, gid, n_groups, no_new_privs, seccomp;
     uint32_t terminal; /* 1: the last descriptor that comes along is its outer end */

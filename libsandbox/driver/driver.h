@@ -92,6 +92,8 @@ struct sb_exec {
     const struct sb_exec_ops *ops;
     int fd; /* polls readable (level-triggered) once it has ended */
     int journal; /* 1: it has one */
+    int attested; /* 1: what it saw of itself is known: */
+    struct sandbox_attestation attestation;
     int terminal; /* 1: it has one, as far as is known */
     int terminal_fd; /* with a terminal: of one that was begun here the caller's end, else -1; the driver closes it */
 };

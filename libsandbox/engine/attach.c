@@ -70,6 +70,7 @@ static int attach(struct sb_engine *engine, const struct sb_record *record, cons
         r = sb_link_await(x->exec.fd, engine->driver.close_fd, ANSWER_MS, &reply, NULL, &why);
     if (!r && reply.type == SB_REPLY_STARTED) {
         x->exec.journal = reply.journal == 1;
+        sb_exec_attest(&x->exec, &reply);
         return 0;
     }
     x->exec.fd = sb_close(x->exec.fd);

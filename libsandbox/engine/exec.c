@@ -170,6 +170,8 @@ static int start_exec(struct sb_engine *engine, const char *id, const struct sb_
         return sb_link_start_error(&reply, request->argv[0], user, workdir, error);
     if (!r && reply.type != SB_REPLY_STARTED)
         return sb_fail(error, SB_ARGS(SANDBOX_EPROTOCOL, .phase = "reply"), "the sandbox's init gave a wrong answer");
+    if (!r)
+        sb_exec_attest(&x->exec, &reply);
     x->exec.terminal = request->terminal;
     if (!r && request->terminal)
         return sb_pty_check(x->exec.terminal_fd, error);

@@ -20,6 +20,9 @@ int sb_exec_leaf(struct sb_engine *engine, const struct sb_record *record, const
 /* RLIMIT_NOFILE by the sandbox's limits and those of an exec (NULL: none). */
 uint32_t sb_exec_files_max(const struct sb_record *record, const struct sb_limits *limits);
 
+/* attest.c: what a STARTED says of the command. */
+void sb_exec_attest(struct sb_exec *exec, const struct sb_reply *reply);
+
 int sb_local_exec_new(struct sb_local_exec **ret, struct sandbox_error **error);
 
 /* pty.c: a descriptor that came from inside must be the outer end of a terminal and nothing else. */

@@ -679,6 +679,29 @@ SANDBOX_API int sandbox_exec_take_stderr(struct sandbox_exec *exec, int *ret_fd,
  * The caller owns the handle. Since 0.1.
  */
 SANDBOX_API int sandbox_exec_open(struct sandbox *sandbox, const char *id, struct sandbox_exec **ret_exec, struct sandbox_error **error);
+/** What a command was when it began, read by system calls in its own process just before it was executed. Capabilities are bits by number. */
+struct sandbox_attestation {
+    size_t size;
+    int64_t uid;            /**< inside: real, effective and saved, which are the same */
+    int64_t gid;
+    int64_t groups;         /**< number of supplementary groups; only where there is one id (a user without subordinate ids) not 0 */
+    int no_new_privs;       /**< 1: nothing it executes gets rights by set-id bits or file capabilities */
+    int seccomp;            /**< 2: a filter */
+    uint64_t cap_effective;
+    uint64_t cap_permitted;
+    uint64_t cap_inheritable;
+    uint64_t cap_bounding;
+    uint64_t cap_ambient;
+    uint64_t user_namespace; /**< inode number of its user namespace, the same for all of a sandbox, another than the caller's */
+};
+#define SANDBOX_ATTESTATION_INIT { sizeof(struct sandbox_attestation), -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0 }
+/**
+ * Reads it, any time after the start; attestation->size must be set (SANDBOX_ATTESTATION_INIT). What could not be reached as it was asked for
+ * was never executed: this is for the caller's own records and checks. ENOTFOUND: of an exec opened by id after its end, or of a host that
+ * can't tell. Since 0.1.
+ */
+SANDBOX_API int sandbox_exec_get_attestation(const struct sandbox_exec *exec, struct sandbox_attestation *attestation,
+                                             struct sandbox_error **error);
 /** A descriptor that polls readable from the moment the command ended. It belongs to the exec: do not read or close it. Since 0.1. */
 SANDBOX_API int sandbox_exec_get_fd(struct sandbox_exec *exec);
 /** Waits for the command's end; result may be NULL. ETIMEDOUT: it still runs. As often as wanted. Since 0.1. */

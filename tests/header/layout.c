@@ -358,3 +358,17 @@ SIZE(sandbox_stats, 304);
 VALUE(SANDBOX_EVENT_OOM, 16);
 VALUE(SANDBOX_EVENT_LIMIT, 17);
 VALUE(SANDBOX_EVENT_LIMITS, 18);
+
+AT(sandbox_attestation, size, 0);
+AT(sandbox_attestation, uid, 8);
+AT(sandbox_attestation, gid, 16);
+AT(sandbox_attestation, groups, 24);
+AT(sandbox_attestation, no_new_privs, 32);
+AT(sandbox_attestation, seccomp, 36);
+AT(sandbox_attestation, cap_effective, 40);
+AT(sandbox_attestation, cap_permitted, 48);
+AT(sandbox_attestation, cap_inheritable, 56);
+AT(sandbox_attestation, cap_bounding, 64);
+AT(sandbox_attestation, cap_ambient, 72);
+AT(sandbox_attestation, user_namespace, 80);
+SIZE(sandbox_attestation, 88);

@@ -237,13 +237,39 @@ int attend_again(struct tool *tool, struct sandbox *sandbox, struct sandbox_exec
     return status;
 }
 
+/* Ids, capabilities and so on, as the library read them from the command itself. */
+static int attest(struct tool *tool, const struct sandbox_exec *exec, const char *path)
+{
+    struct sandbox_attestation a = SANDBOX_ATTESTATION_INIT;
+    struct sandbox_error *error = NULL;
+    FILE *file;
+    int failed;
+
+    if (sandbox_exec_get_attestation(exec, &a, &error))
+        return report_error(tool, error);
+    file = fopen(path, "we");
+    if (!file)
+        return report(tool, SANDBOX_EIO, "attest", NULL, "%s can't be written", path);
+    fprintf(file,
+            "{\"exec\":\"%s\",\"uid\":%lld,\"gid\":%lld,\"groups\":%lld,\"no_new_privs\":%s,\"seccomp\":%d,"
+            "\"capabilities\":{\"effective\":\"%016llx\",\"permitted\":\"%016llx\",\"inheritable\":\"%016llx\",\"bounding\":\"%016llx\","
+            "\"ambient\":\"%016llx\"},\"user_namespace\":%llu}\n",
+            sandbox_exec_get_id(exec), (long long)a.uid, (long long)a.gid, (long long)a.groups, a.no_new_privs ? "true" : "false", a.seccomp,
+            (unsigned long long)a.cap_effective, (unsigned long long)a.cap_permitted, (unsigned long long)a.cap_inheritable,
+            (unsigned long long)a.cap_bounding, (unsigned long long)a.cap_ambient, (unsigned long long)a.user_namespace);
+    failed = ferror(file);
+    if (fclose(file) || failed)
+        return report(tool, SANDBOX_EIO, "attest", NULL, "%s can't be written", path);
+    return 0;
+}
+
 int attend_exec(struct tool *tool, struct sandbox *sandbox, const struct arguments *arguments, char **env, struct signals *signals)
 {
     struct sandbox_exec_options options = SANDBOX_EXEC_OPTIONS_INIT;
     struct sandbox_exec *exec = NULL;
     struct sandbox_error *error = NULL;
     struct limits limits;
-    int status = limits_take(tool, arguments, &limits);
+    int status = limits_take(tool, arguments, &limits), unattested = 0;
 
     if (limits.any && !strcmp(tool->command, "exec")) /* those of `run` are the sandbox's */
         options.limits = &limits.limits;
@@ -269,11 +295,13 @@ int attend_exec(struct tool *tool, struct sandbox *sandbox, const struct argumen
         status = report(tool, SANDBOX_EINVALID, "journal", "add --detach, and read it by: sandbox attach", "--journal is for --detach");
     else if (!status && sandbox_exec(sandbox, arguments->argv, &options, &exec, &error))
         status = start_failed(tool, error);
-    else if (!status && arguments->detach)
+    if (exec && arguments->attest)
+        unattested = attest(tool, exec, arguments->attest); /* it runs by now: its end is awaited all the same */
+    if (!status && arguments->detach)
         status = printf(tool->json ? "{\"exec_id\":\"%s\"}\n" : "%s\n", sandbox_exec_get_id(exec)) < 0;
     else if (!status)
         status = attend_streams(tool, exec, &options, signals);
     sandbox_exec_unref(exec);
     limits_clear(&limits);
-    return status;
+    return status ? status : unattested;
 }

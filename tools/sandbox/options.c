@@ -64,6 +64,7 @@ static const struct option options[] = {
       "share of CPUs that others want, too (default: 100)" },
     { "files", "COUNT", NUMBER, AT(files_max), value_count_or_none, 0, "a whole number, or none", FOR_LIMITED,
       "descriptors each process may have open" },
+    { "attest", "FILE", TEXT, AT(attest), NULL, 0, NULL, FOR_EXEC, "write to a file, as JSON, what the command was when it began" },
     { "io", "SPEC", LIST, AT(io), NULL, 0, NULL, FOR_LIMITED,
       "device=D[,rbps=SIZE][,wbps=SIZE][,riops=COUNT][,wiops=COUNT]; D: MAJOR:MINOR, a node or a path" },
     { "timeout", "TIME", NUMBER, AT(timeout_ms), value_duration, 1, "a number with ms, s, m or h; seconds without",

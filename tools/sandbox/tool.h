@@ -39,6 +39,7 @@ struct arguments {
     const char **labels, **env, **mounts, **capabilities; /* NULL-terminated */
     int64_t memory_max, swap_max, pids_max, cpu_max, cpu_weight, files_max; /* -1: not said, 0: none */
     const char **io;
+    const char *attest; /* exec: a file */
     int64_t timeout_ms, grace_ms, max_bytes, max_entries;
     int64_t signal, format;
     int64_t fuse, read_only, keep, dry_run;

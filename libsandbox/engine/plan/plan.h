@@ -208,6 +208,8 @@ struct sb_reply {
     uint32_t uid, gid, n_groups, no_new_privs, seccomp;
     uint32_t journal; /* STARTED, EXITED of an attach: 1: its output is in a journal */
     uint32_t paused;  /* STATUS: enum sb_pause */
+    uint32_t attested; /* STARTED: 1: what the command saw is above */
+    uint64_t user_namespace; /* STARTED: its inode */
 };
 
 /* By what a sandbox is paused. */
