@@ -42,9 +42,13 @@ def tar(files):
     return out.getvalue()
 
 
+def gz(data):
+    return gzip.compress(data, mtime=0)  # the same for the same
+
+
 class Image:
     """An OCI image in memory: documents and blobs by digest."""
-    def __init__(self, *layers, compress=gzip.compress, layer_type=LAYER + '+gzip', architecture=ARCHITECTURE, **changes):
+    def __init__(self, *layers, compress=gz, layer_type=LAYER + '+gzip', architecture=ARCHITECTURE, **changes):
         self.blobs = {}
         packed = [compress(layer) if compress else layer for layer in layers]
         self.config = json.dumps({'architecture': architecture, 'os': 'linux', 'config': {'Cmd': ['/bin/sh']},
@@ -217,8 +221,13 @@ class Docker:
         self.process.wait()
         self.folder.cleanup()
 
+    @property
+    def environment(self):
+        """skopeo keeps a cache at home."""
+        return {'PATH': os.environ['PATH'], 'HOME': self.folder.name}
+
     def push(self, layout, name, *options):
-        subprocess.run(['skopeo', 'copy', '-q', '--dest-tls-verify=false', *options, layout, f'docker://{self.host}/{name}'], check=True, timeout=120)
+        subprocess.run(['skopeo', 'copy', '-q', '--dest-tls-verify=false', *options, layout, f'docker://{self.host}/{name}'], check=True, timeout=120, env=self.environment)
 
 
 def base64url(data):

@@ -54,29 +54,30 @@ def test_pull_and_run(tool):
         ref = f'{registry.host}/team/app:1'
         digest = tool.good('image', 'pull', ref).out.strip()
         assert digest.startswith('sha256:') and len(digest) == 71, digest
-        peer = subprocess.run(['skopeo', 'inspect', '--tls-verify=false', '--format', '{{.Digest}}', f'docker://{ref}'], capture_output=True, check=True)
+        peer = subprocess.run(['skopeo', 'inspect', '--tls-verify=false', '--format', '{{.Digest}}', f'docker://{ref}'], capture_output=True, check=True,
+                              env=registry.environment)
         assert peer.stdout.decode().strip() == digest, (peer.stdout, digest)
         image = tool.good('--json', 'image', 'inspect', ref).json
         assert image['names'] == [ref] and image['digest'] == digest, image
-        assert tool.good('run', '--image', ref, '--', '/bin/echo', 'hello').out == 'hello\n'
-        missing = tool.fails('run', '--image', f'{registry.host}/team/app:2', '--', '/bin/true')
+        assert tool.good('run', '--user', '0:0', '--image', ref, '--', '/bin/echo', 'hello').out == 'hello\n'
+        missing = tool.fails('run', '--user', '0:0', '--image', f'{registry.host}/team/app:2', '--', '/bin/true')
         assert 'pull it' in missing.err, missing
         gone = tool.fails('image', 'pull', f'{registry.host}/team/app:2')
         assert 'MANIFEST_UNKNOWN' in gone.err, gone
-        assert tool.good('run', '--pull', 'always', '--image', ref, '--', '/bin/echo', 'again').out == 'again\n'
+        assert tool.good('run', '--user', '0:0', '--pull', 'always', '--image', ref, '--', '/bin/echo', 'again').out == 'again\n'
     # everything after this works without the registry
-    assert tool.good('run', '--image', f'docker://{ref}', '--', '/bin/echo', 'offline').out == 'offline\n'
+    assert tool.good('run', '--user', '0:0', '--image', f'docker://{ref}', '--', '/bin/echo', 'offline').out == 'offline\n'
     assert tool.good('image', 'pull', f'{registry.host}/team/app@{digest}').out.strip() == digest
     failed = tool.fails('image', 'pull', ref)
     assert 'connect' in failed.err, failed
-    tool.fails('run', '--pull', 'always', '--image', ref, '--', '/bin/true')
+    tool.fails('run', '--user', '0:0', '--pull', 'always', '--image', ref, '--', '/bin/true')
     clean(tool)
 
 
 def test_docker_schema2(tool):
     with Docker() as registry:
         registry.push(LAYOUT, 'app:v2', '--format', 'v2s2')
-        assert tool.good('run', '--pull', 'missing', '--image', f'{registry.host}/app:v2', '--', '/bin/echo', 'v2').out == 'v2\n'
+        assert tool.good('run', '--user', '0:0', '--pull', 'missing', '--image', f'{registry.host}/app:v2', '--', '/bin/echo', 'v2').out == 'v2\n'
     clean(tool)
 
 
@@ -85,7 +86,7 @@ def test_compressions(tool):
     import lzma
     with Docker() as registry:
         registry.push(LAYOUT, 'app:zstd', '--dest-compress-format', 'zstd', '--format', 'oci')
-        assert tool.good('run', '--pull', 'missing', '--image', f'{registry.host}/app:zstd', '--', '/bin/echo', 'z').out == 'z\n'
+        assert tool.good('run', '--user', '0:0', '--pull', 'missing', '--image', f'{registry.host}/app:zstd', '--', '/bin/echo', 'z').out == 'z\n'
     plain = tar({'plain': b'1' * 100000})
     with Fake(Image(plain, tar({'x': b'2' * 100000}), compress=lzma.compress), Image(plain, compress=None, layer_type='application/vnd.oci.image.layer.v1.tar')) as fake:
         tool.good('image', 'pull', f'{fake.host}/a:1')
@@ -217,7 +218,7 @@ def test_collect_in_use(tool):
     with Docker() as registry:
         registry.push(LAYOUT, 'app:1')
         ref = f'{registry.host}/app:1'
-        box = tool.good('create', '--pull', 'missing', '--image', ref, '--', '/bin/sleep', '1000').out.strip()
+        box = tool.good('create', '--user', '0:0', '--pull', 'missing', '--image', ref, '--', '/bin/sleep', '1000').out.strip()
         assert tool.good('--json', 'image', 'gc', '--unused').json['images'] == 0
         assert 'stands on' in tool.fails('image', 'rm', ref).err
         tool.good('start', box)
