@@ -24,8 +24,8 @@
 static struct {
     struct sb_request request; /* of the daemon's last start; type 0: none yet */
     char blob[SB_REQUEST_INLINE];
-    int blob_fd; /* a large one; else -1 */
-} last = { .blob_fd = -1 };
+} last;                      /* zero: it is large, and not in the program's file */
+static int last_blob_fd = -1; /* a large one */
 
 static struct {
     int epoll; /* 0: none yet */
@@ -171,10 +171,10 @@ void ag_pause(struct ag_slot *s, const struct sb_request *q)
 
 void ag_life_remember(const struct sb_request *q, const int *fds, size_t n_fds)
 {
-    last.blob_fd = sb_close(last.blob_fd);
+    last_blob_fd = sb_close(last_blob_fd);
     last.request = *q;
     if (q->flags & SB_REQUEST_BLOB_FD)
-        last.blob_fd = n_fds ? fcntl(fds[n_fds - 1], F_DUPFD_CLOEXEC, 3) : -1;
+        last_blob_fd = n_fds ? fcntl(fds[n_fds - 1], F_DUPFD_CLOEXEC, 3) : -1;
     else
         memcpy(last.blob, ag_loop.buffer + sizeof *q, q->blob_size);
 }
@@ -195,7 +195,7 @@ static void restart(void)
     *q = last.request;
     if (!(q->flags & SB_REQUEST_BLOB_FD))
         memcpy(ag_loop.buffer + sizeof *q, last.blob, q->blob_size);
-    ag_start(s, q, &last.blob_fd, q->flags & SB_REQUEST_BLOB_FD && last.blob_fd >= 0 ? 1 : 0, 1);
+    ag_start(s, q, &last_blob_fd, q->flags & SB_REQUEST_BLOB_FD && last_blob_fd >= 0 ? 1 : 0, 1);
     forget_unused(s);
 }
 

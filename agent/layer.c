@@ -519,7 +519,7 @@ static int read_numbers(char **argv, struct sb_idmap *map, int64_t *most)
     return sb_parse_int(argv[SB_ELEMENTS(to)], 0, INT64_MAX, most);
 }
 
-static struct look look = { .end.kind = SB_LAYER_END };
+static struct look look; /* large, and so not in the program's file */
 
 static void tar_failed(int code, int sys_errno, const char *message)
 {
@@ -559,6 +559,7 @@ int ag_layer_main(int argc, char **argv)
 
     if (argc < 10 || read_numbers(argv + 3, &map, &look.most))
         return 2;
+    look.end.kind = SB_LAYER_END;
     close_range(SB_LAYER_FD_END, ~0u, 0);
     if (strcmp(job, "scan") && map.privilege != SB_PRIVILEGE_ROOT && enter_namespace(&map))
         fail(&look, EPERM, "");
