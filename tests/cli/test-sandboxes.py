@@ -510,10 +510,20 @@ def test_image_that_is_none(tool):
 
 
 def test_terminal(tool):
-    """On a terminal the command gets that terminal; an interrupt key reaches it."""
+    """With -it the command has a terminal, its own; without it none, whatever the caller has."""
     pid, master = pty.fork()
     if pid == 0:
-        os.execve(tool.program, [tool.program, 'run', '--', 'sh', '-c', 'test -t 0 && test -t 1 && echo terminal; read line; echo "[$line]"'],
+        os.execve(tool.program, [tool.program, 'run', '--', 'sh', '-c', 'test -t 0 || test -t 1 || echo none'], tool.environment())
+    seen = b''
+    while b'none' not in seen:
+        ready, _, _ = select.select([master], [], [], 20)
+        assert ready, seen
+        seen += os.read(master, 4096)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    os.close(master)
+    pid, master = pty.fork()
+    if pid == 0:
+        os.execve(tool.program, [tool.program, 'run', '-it', '--', 'sh', '-c', 'test -t 0 && test -t 1 && echo terminal; read line; echo "[$line]"'],
                   tool.environment())
     seen = b''
     typed = False
