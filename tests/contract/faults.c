@@ -336,3 +336,18 @@ WRAP(int, sandbox_upload, struct sandbox *sandbox, const char *source, const cha
         with.mode = 0664;
     return __real_sandbox_upload(sandbox, source, target, &with, timeout_ms, error);
 }
+
+WRAP(int, sandbox_spec_set_ttl, struct sandbox_spec *spec, int64_t ttl_ms, int end, struct sandbox_error **error)
+{
+    return is_broken("ignores-ttl") ? 0 : __real_sandbox_spec_set_ttl(spec, ttl_ms, end, error);
+}
+
+WRAP(int, sandbox_spec_set_idle, struct sandbox_spec *spec, int64_t idle_ms, int end, struct sandbox_error **error)
+{
+    return is_broken("ignores-idle") ? 0 : __real_sandbox_spec_set_idle(spec, idle_ms, end, error);
+}
+
+WRAP(int, sandbox_pause, struct sandbox *sandbox, int64_t timeout_ms, struct sandbox_error **error)
+{
+    return is_broken("pauses-nothing") ? 0 : __real_sandbox_pause(sandbox, timeout_ms, error);
+}

@@ -355,6 +355,61 @@ static void f33_detached(void)
     row_says(sandbox, NULL, "echo alive", "alive");
 }
 
+static void await_stopped(struct sandbox *sandbox)
+{
+    for (int64_t until = row_now() + 30000;; row_sleep(50)) {
+        struct sandbox_info *info = row_info(sandbox);
+        int state = sandbox_info_get_state(info);
+
+        sandbox_info_unref(info);
+        if (state == SANDBOX_STATE_STOPPED)
+            return;
+        ROW_CHECK(row_now() < until, "it is not stopped 30 s later, but in state %d", state);
+    }
+}
+
+static void f34_ttl(void)
+{
+    struct sandbox_spec *spec = row_spec();
+    struct sandbox *sandbox;
+    int64_t begun = row_now();
+
+    row_need(sandbox_spec_set_ttl(spec, 2000, SANDBOX_END_STOP, &error), &error, "set a time to live");
+    row_need(sandbox_spec_set_end_grace(spec, 0, &error), &error, "set the grace at its end");
+    sandbox = row_start(spec);
+    await_stopped(sandbox);
+    ROW_CHECK(row_now() - begun >= 1900, "a time to live of 2 s ended after %lld ms", (long long)(row_now() - begun));
+    row_refused(sandbox_start(sandbox, 30000, &error), SANDBOX_ELIMIT, &error, "a start after the time to live");
+}
+
+static void f34_idle(void)
+{
+    struct sandbox_spec *spec = row_spec();
+    struct sandbox *sandbox;
+
+    row_need(sandbox_spec_set_idle(spec, 1000, SANDBOX_END_STOP, &error), &error, "set an idle limit");
+    row_need(sandbox_spec_set_end_grace(spec, 0, &error), &error, "set the grace at its end");
+    sandbox = row_start(spec);
+    row_says(sandbox, NULL, "sleep 3; echo still", "still"); /* a command that runs is activity */
+    await_stopped(sandbox);
+}
+
+static void f34_paused(void)
+{
+    struct sandbox *sandbox = row_start(NULL);
+    struct sandbox_exec *exec = NULL;
+
+    row_need(sandbox_pause(sandbox, 30000, &error), &error, "pause");
+    row_state(sandbox, SANDBOX_STATE_PAUSED);
+    row_refused(sandbox_exec(sandbox, ROW_ARGV("/bin/sh", "-c", "true"), NULL, &exec, &error), SANDBOX_EPAUSED, &error,
+                "a command in a paused sandbox");
+    row_need(sandbox_resume(sandbox, 30000, &error), &error, "resume");
+    row_says(sandbox, NULL, "echo alive", "alive");
+    row_need(sandbox_pause(sandbox, 30000, &error), &error, "pause");
+    row_need(sandbox_stop(sandbox, 1000, 30000, &error), &error, "stop a paused sandbox");
+    row_state(sandbox, SANDBOX_STATE_STOPPED);
+}
+
 static void f37_progress(void)
 {
     struct sandbox_spec *spec = row_spec();
@@ -413,6 +468,9 @@ static const struct row rows[] = {
     { "f32_failed_create", f32_failed_create },
     { "f33_owned", f33_owned },
     { "f33_detached", f33_detached },
+    { "f34_ttl", f34_ttl },
+    { "f34_idle", f34_idle },
+    { "f34_paused", f34_paused },
     { "f37_progress", f37_progress },
     { "f37_cancel", f37_cancel },
 };

@@ -270,6 +270,35 @@ START_TEST(life_f33_closed_handles)
 }
 END_TEST
 
+/* Both at once: activity keeps it from being idle, and the time to live ends it all the same. */
+START_TEST(life_f34)
+{
+    struct sandbox_spec *spec = box_spec();
+    long begun = box_now();
+    struct sandbox *sandbox;
+
+    sbtest_ok(sandbox_spec_set_ttl(spec, 3000, SANDBOX_END_STOP, &error), &error);
+    sbtest_ok(sandbox_spec_set_idle(spec, 600, SANDBOX_END_STOP, &error), &error);
+    sbtest_ok(sandbox_spec_set_end_grace(spec, 0, &error), &error);
+    sandbox = box_start(host, spec);
+    ck_assert_int_eq(box_code(sandbox, NULL, "sleep 1.5; exit 3"), 3);
+    if (_i) {
+        struct sandbox_exec *exec = NULL;
+
+        sbtest_ok(sandbox_exec(sandbox, BOX_ARGV("sleep", "1000"), NULL, &exec, &error), &error);
+        sandbox_exec_unref(exec);
+    }
+    while (state_of(sandbox) == SANDBOX_STATE_RUNNING) {
+        ck_assert_int_lt(box_now() - begun, sbtest_slowly(20000));
+        usleep(20000);
+    }
+    ck_assert_int_eq(state_of(sandbox), SANDBOX_STATE_STOPPED);
+    ck_assert_int_ge(box_now() - begun, _i ? 2900 : 2000);
+    sbtest_ok(sandbox_delete(sandbox, 10000, &error), &error);
+    sandbox_unref(sandbox);
+}
+END_TEST
+
 START_TEST(life_f35)
 {
     struct sandbox *sandbox = box_start(host, NULL);
@@ -305,6 +334,7 @@ int main(void)
     tcase_add_test(tc, life_f33_owned);
     tcase_add_test(tc, life_f33_detached);
     tcase_add_test(tc, life_f33_closed_handles);
+    tcase_add_loop_test(tc, life_f34, 0, 2);
     tcase_add_test(tc, life_f35);
     suite_add_tcase(suite, tc);
     return sbtest_main(suite);
