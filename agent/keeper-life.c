@@ -118,8 +118,9 @@ static void write_state(struct ag_keeper *k)
     const struct ag_life *l = &k->life;
     char line[256];
     int n = snprintf(line, sizeof line,
-                     "{\"schema\":1,\"health\":\"%s\",\"health_failures\":%u,\"restarts\":%u,\"restart_at_ms\":%lld,\"end\":\"%s\"}\n",
-                     healths[l->health], l->failures, l->restarts, (long long)l->restart_at,
+                     "{\"schema\":1,\"health\":\"%s\",\"health_failures\":%u,\"restarts\":%u,\"restart_at_ms\":%lld,"
+                     "\"restarting\":%d,\"end\":\"%s\"}\n",
+                     healths[l->health], l->failures, l->restarts, (long long)l->restart_at, l->restart_at || l->attempt_until,
                      l->end == SB_WATCH_TTL    ? "ttl"
                      : l->end == SB_WATCH_IDLE ? "idle"
                                                : "");
@@ -165,7 +166,7 @@ static void schedule_restart(struct ag_keeper *k)
     l->backoff_ms = !l->backoff_ms ? BACKOFF_MS : l->backoff_ms >= BACKOFF_MAX_MS / 2 ? BACKOFF_MAX_MS : 2 * l->backoff_ms;
     l->restart_at = sb_now_ms() + l->backoff_ms;
     l->attempt_until = 0;
-    l->unwritten = 1;
+    write_state(k); /* before the end stands in the log: who follows that looks here whether it goes on */
 }
 
 static int is_wanted(const struct ag_life *l, uint32_t kind, int failed)
@@ -281,6 +282,7 @@ static void daemon_started(struct ag_keeper *k)
     int ours = l->attempt_until != 0;
 
     l->restart_at = l->attempt_until = 0;
+    l->unwritten |= ours;
     if (!ours && (l->restarts || l->backoff_ms)) { /* by somebody's call: it begins anew */
         l->restarts = 0;
         l->backoff_ms = 0;
@@ -304,6 +306,8 @@ static void daemon_ended(struct ag_keeper *k, const struct sb_ring_event *event)
     set_health(k, HEALTH_NONE);
     if (is_wanted(l, kind, failed))
         schedule_restart(k);
+    else if (l->plan.restart)
+        write_state(k);
 }
 
 static void set_paused(struct ag_keeper *k, int paused)

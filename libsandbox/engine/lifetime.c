@@ -89,16 +89,24 @@ static int is_timed(const struct sb_record *record)
     return json_object_get(record->json, "life") || (record->spec->life.idle_ms && record->spec->life.idle_end == SANDBOX_END_DELETE);
 }
 
+/* A link whose text says when a look is worth while, so that nobody has to read a record before: BOOT, the end on its clock (0: none), 1 when the
+ * end of idleness deletes it. */
 int sb_lifetime_enter(struct sb_engine *engine, const struct sb_record *record, struct sandbox_error **error)
 {
-    SB_CLOSE int fd = -1;
+    const json_t *life = json_object_get(record->json, "life");
+    const struct sb_spec_life *l = &record->spec->life;
+    char text[96], temporary[SB_ID_SIZE + 2];
 
     if (!is_timed(record)) {
         sb_lifetime_leave(engine, record->id);
         return 0;
     }
-    fd = openat(engine->timers, record->id, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0 || (record->spec->lifetime == SANDBOX_LIFETIME_DETACHED && fsync(engine->timers) < 0))
+    snprintf(text, sizeof text, "%.36s %lld %d", engine->self.boot, (long long)sb_json_int(life, "until_ms", 0),
+             l->idle_ms && l->idle_end == SANDBOX_END_DELETE);
+    snprintf(temporary, sizeof temporary, ".%s", record->id);
+    if ((unlinkat(engine->timers, temporary, 0) < 0 && errno != ENOENT) || symlinkat(text, engine->timers, temporary) < 0 ||
+        renameat(engine->timers, temporary, engine->timers, record->id) < 0 ||
+        (record->spec->lifetime == SANDBOX_LIFETIME_DETACHED && fsync(engine->timers) < 0))
         return sb_fail_errno(error, errno, "state", "the sandbox can't be entered among those whose time ends");
     return 0;
 }
@@ -106,6 +114,29 @@ int sb_lifetime_enter(struct sb_engine *engine, const struct sb_record *record, 
 void sb_lifetime_leave(struct sb_engine *engine, const char *id)
 {
     unlinkat(engine->timers, id, 0);
+}
+
+static json_t *read_state(const struct sb_engine *engine, const char *id);
+
+/* 0: its record needn't be read. */
+static int is_worth_a_look(const struct sb_engine *engine, const char *id)
+{
+    char text[96], boot[40];
+    ssize_t n = readlinkat(engine->timers, id, text, sizeof text - 1);
+    long long until;
+    int idle;
+
+    text[n > 0 ? n : 0] = 0;
+    if (sscanf(text, "%39s %lld %d", boot, &until, &idle) != 3 || strcmp(boot, engine->self.boot) ||
+        (until && until <= clock_ms(CLOCK_BOOTTIME)))
+        return 1;
+    if (idle) {
+        SB_JSON json_t *state = read_state(engine, id);
+        const char *end = sb_json_str(state, "end");
+
+        return end && *end;
+    }
+    return 0;
 }
 
 /* ---- what keeper says ---- */
@@ -130,6 +161,13 @@ const char *sb_lifetime_ended(const struct sb_engine *engine, const struct sb_re
     state = read_state(engine, record->id);
     end = sb_json_str(state, "end");
     return !end || !*end ? NULL : !strcmp(end, "ttl") ? "its time to live ended" : "it was idle for too long";
+}
+
+int sb_lifetime_is_restarting(const struct sb_engine *engine, const char *id)
+{
+    SB_JSON json_t *state = read_state(engine, id);
+
+    return sb_json_int(state, "restarting", 0) == 1;
 }
 
 static int64_t number(const json_t *object, const char *key)
@@ -267,7 +305,7 @@ static void sweep_one(struct sb_engine *engine, const char *id, void *data)
     int over, overdue, r;
 
     (void)data;
-    if (!sb_id_valid(id))
+    if (!sb_id_valid(id) || !is_worth_a_look(engine, id))
         return;
     r = sb_record_open(engine, id, SB_LOCK_NONE, &record, NULL);
     over = !r && sb_lifetime_is_over(engine, &record);

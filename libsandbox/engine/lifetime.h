@@ -25,6 +25,8 @@ int sb_lifetime_may_start(const struct sb_engine *engine, const struct sb_record
 const char *sb_lifetime_ended(const struct sb_engine *engine, const struct sb_record *record);
 /* Why it is to be deleted now; NULL: it is not. */
 const char *sb_lifetime_is_over(struct sb_engine *engine, const struct sb_record *record);
+/* 1: its daemon ended, and is to be started again by its policy. */
+int sb_lifetime_is_restarting(const struct sb_engine *engine, const char *id);
 /* The document's member "life". */
 json_t *sb_lifetime_document(const struct sb_engine *engine, const struct sb_record *record, const struct sb_reply *status);
 /* Deletes, or stops, all whose time is over and whose keeper could not do it. */

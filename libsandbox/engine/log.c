@@ -2,7 +2,7 @@
  * Logs: the daemon's, and the journals of execs. A log is its ring (ring.h), read from a place that was found out beforehand, and for one
  * that is followed what can change it: a watch on the folder, keeper's end, and a timer where one of these can't be had. Nobody is told of
  * being read, so a reader costs its sandbox nothing. */
-#include "engine.h"
+#include "lifetime.h"
 #include "ring.h"
 
 #include <errno.h>
@@ -34,6 +34,7 @@ struct local_log {
     size_t start_skip;          /* … and so many bytes of the one there */
     uint32_t run;               /* not 0: the daemon's start of this number is waited for */
     int of_exec;
+    int restarts; /* there is a policy */
     int ended;    /* the daemon or exec, as far as was read */
     int link;     /* a question to init: has the daemon that ended been started again? */
     enum { UNASKED, ASKED, STARTED_AGAIN, OVER } answer;
@@ -335,6 +336,8 @@ static int is_over(struct local_log *l)
         return 0;
     if (l->of_exec)
         return 1;
+    if (l->restarts && sb_lifetime_is_restarting(l->engine, l->id))
+        return 0;
     if (l->answer == UNASKED) {
         r = send_status(l, &l->link);
         l->answer = r == SANDBOX_ENOTRUNNING || r == SANDBOX_ENOTFOUND ? OVER : r || add(l, l->link) ? UNASKED : ASKED;
@@ -538,6 +541,7 @@ int sb_engine_log_open(struct sb_driver *driver, const char *id, const struct sb
     l->streams = l->options.streams ? l->options.streams : 1u << SANDBOX_LOG_STDOUT | 1u << SANDBOX_LOG_STDERR;
     r = sb_record_open(l->engine, id, SB_LOCK_NONE, &record, error);
     if (!r && (record.spec->daemon || request->exec_id)) {
+        l->restarts = record.spec->life.restart != SANDBOX_RESTART_NO;
         l->folder = sb_log_folder(&record);
         if (l->folder >= 0)
             r = open_ring(l, &record, request, error);

@@ -91,6 +91,33 @@ START_TEST(restart_after_a_signal)
 }
 END_TEST
 
+/* Who follows the log follows it through restarts, to an end that is one. */
+START_TEST(restart_in_the_log)
+{
+    struct sandbox_log_options options = SANDBOX_LOG_OPTIONS_INIT;
+    struct sandbox_log_record record = SANDBOX_LOG_RECORD_INIT;
+    struct sandbox_log *log = NULL;
+    int r, starts = 0, ends = 0;
+    long bytes = 0;
+
+    restarts(SANDBOX_RESTART_ON_FAILURE, 3);
+    life_daemon_is("echo up; exit 1");
+    life_start();
+    options.follow = 1;
+    sbtest_ok(sandbox_log_open(sandbox, &options, &log, &error), &error);
+    while ((r = sandbox_log_read(log, sbtest_slowly(20000), &record, &error)) == 1) {
+        starts += record.kind == SANDBOX_LOG_STARTED;
+        ends += record.kind == SANDBOX_LOG_ENDED;
+        bytes += (long)record.data_size;
+    }
+    sbtest_ok(r, &error);
+    sandbox_log_close(log);
+    ck_assert_int_eq(starts, 4);
+    ck_assert_int_eq(ends, 4);
+    ck_assert_int_eq(bytes, 4 * 3);
+}
+END_TEST
+
 START_TEST(restart_stopped_while_it_waits)
 {
     long began;
@@ -289,6 +316,7 @@ int main(void)
     tcase_add_test(restart, restart_not_after_success);
     tcase_add_test(restart, restart_always);
     tcase_add_test(restart, restart_after_a_signal);
+    tcase_add_test(restart, restart_in_the_log);
     tcase_add_test(restart, restart_stopped_while_it_waits);
     tcase_add_test(restart, restart_waits_while_paused);
     tcase_add_test(restart, restart_of_what_is_gone);

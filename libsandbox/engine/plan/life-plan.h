@@ -4,7 +4,8 @@
  *
  *   life   struct sb_life and the health check's blob, from the library: read at the start, and again at SIGUSR1, which says that
  *          it is another one. Only keeper and library reach it; nothing inside does.
- *   state  one line of JSON, from keeper: {"schema":1,"health":H,"health_failures":N,"restarts":N,"restart_at_ms":T,"end":E}
+ *   state  one line of JSON, from keeper: {"schema":1,"health":H,"health_failures":N,"restarts":N,"restart_at_ms":T,
+ *          "restarting":0 or 1,"end":E}
  *          H is "", "starting", "healthy" or "unhealthy"; T on CLOCK_MONOTONIC, 0: none is due; E is "", "ttl" or "idle"
  */
 #ifndef SB_PLAN_LIFE_PLAN_H
