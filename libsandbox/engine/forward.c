@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <errors.h>
@@ -45,6 +46,21 @@ static int has_ended(const struct local_forward *f, int timeout_ms)
     return SB_RETRY(poll(&p, 1, timeout_ms)) > 0;
 }
 
+/* Its relay dies with a helper that was killed, a moment later, and until then it has the port. */
+static void await_port(const struct local_forward *f)
+{
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)f->forward.port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)
+    };
+
+    for (int64_t until = sb_now_ms() + KILLED_MS; sb_now_ms() < until; nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL)) {
+        SB_CLOSE int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+        if (fd < 0 || (connect(fd, (const struct sockaddr *)&address, sizeof address) < 0 && errno == ECONNREFUSED))
+            return;
+    }
+}
+
 static void forward_free(struct sb_forward *forward)
 {
     struct local_forward *f = (struct local_forward *)forward;
@@ -57,8 +73,7 @@ static void forward_free(struct sb_forward *forward)
         if (!has_ended(f, END_MS)) { /* somebody stopped it */
             syscall(SYS_pidfd_send_signal, f->pidfd, SIGKILL, NULL, 0);
             has_ended(f, KILLED_MS);
-            /* its relay dies with it, a moment later, and until then it has the port; the other end of this socket, too */
-            SB_RETRY(poll(&(struct pollfd){ .fd = f->control }, 1, KILLED_MS));
+            await_port(f);
         }
         reap(f);
     }

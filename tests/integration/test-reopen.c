@@ -180,7 +180,7 @@ END_TEST
 /* After a reboot the wall clock alone says whether a time to live is over; a boot that has lasted longer needs none. */
 START_TEST(reopen_rebooted_ttl)
 {
-    char boot[64], *text = box_read("/proc/sys/kernel/random/boot_id");
+    char boot[64], timer[4300], *text = box_read("/proc/sys/kernel/random/boot_id");
     struct sandbox_spec *spec = box_spec();
     struct sandbox *sandbox;
     struct sandbox_info *info = NULL;
@@ -195,6 +195,9 @@ START_TEST(reopen_rebooted_ttl)
     wait_until(sandbox, SANDBOX_STATE_FAILED);
     rewrite(path_of(sandbox, "run"), "\"init\":", boot, "11111111-2222-4333-8444-555555555555");
     rewrite(path_of(sandbox, "record"), "\"life\":{\"boot\"", boot, "11111111-2222-4333-8444-555555555555");
+    snprintf(timer, sizeof timer, "%s/timers/%s", box_root(), sandbox_get_id(sandbox)); /* it, too, says in which boot it was written */
+    ck_assert_int_eq(unlink(timer), 0);
+    ck_assert_int_eq(symlink("11111111-2222-4333-8444-555555555555 1 0", timer), 0);
     next = sandbox_host_unref(box_host());
     sbtest_ok(sandbox_inspect(sandbox, &info, &error), &error);
     ck_assert_int_gt(sandbox_info_get_ttl_ms(info), INT64_C(999990000000));
