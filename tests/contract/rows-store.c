@@ -71,7 +71,7 @@ static void b2_locks(void)
 static void b2_sqlite(void)
 {
     static const char write_all[] = "import sqlite3,sys\n"
-                                    "d=sqlite3.connect('/store/db',timeout=30,isolation_level=None)\n"
+                                    "d=sqlite3.connect('/store/db',timeout=55,isolation_level=None)\n"
                                     "d.execute('pragma journal_mode=wal')\n"
                                     "d.execute('create table if not exists t(who,n)')\n"
                                     "for n in range(100): d.execute('insert into t values(?,?)',(sys.argv[1],n))\n";
