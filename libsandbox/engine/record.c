@@ -338,12 +338,16 @@ int sb_record_load(struct sb_engine *engine, const char *id, struct sb_record *r
 
 char *sb_record_holder_prefix(const struct sb_engine *engine)
 {
-    struct stat st;
+    struct statx stx;
     char *text;
 
-    /* the folder itself, not its path: in another mount namespace the same path is another folder, with sandboxes that we don't see */
-    return fstat(engine->root, &st) < 0 ||
-                   asprintf(&text, "%llx:%llx\t", (unsigned long long)st.st_dev, (unsigned long long)st.st_ino) < 0
+    /* the folder itself, not its path: in another mount namespace the same path is another folder, with sandboxes that we don't see. With the
+     * time of its birth: a root that was removed by hand leaves its claims, and its inode to the next one */
+    if (statx(engine->root, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &stx) < 0)
+        return NULL;
+    return asprintf(&text, "%x:%x:%llx:%llx.%x\t", stx.stx_dev_major, stx.stx_dev_minor, (unsigned long long)stx.stx_ino,
+                    stx.stx_mask & STATX_BTIME ? (unsigned long long)stx.stx_btime.tv_sec : 0,
+                    stx.stx_mask & STATX_BTIME ? stx.stx_btime.tv_nsec : 0) < 0
                ? NULL
                : text;
 }
