@@ -211,7 +211,9 @@ static int read_filter(const struct reader *in, const json_t *object, const char
             ret->capabilities |= UINT64_C(1) << number;
     }
     free_names(caps);
-    if (!r && kernel && *json_string_value(kernel ? kernel : object) &&
+    if (!r && kernel && !json_is_string(kernel))
+        return refuse(in, SANDBOX_EINVALID, key, "minKernel is no string");
+    if (!r && kernel && json_string_length(kernel) &&
         sscanf(json_string_value(kernel), "%3u.%5u%c", &ret->major, &ret->minor, &rest) != 2)
         r = refuse(in, SANDBOX_EINVALID, key, "minKernel is no version such as \"4.8\"");
     return r;
@@ -228,6 +230,8 @@ static int read_rule(struct reader *in, const json_t *object, size_t number, str
     if (!json_is_object(object))
         return refuse(in, SANDBOX_EINVALID, "", "no object");
     r = check_members(in, object, known);
+    if (!r && name && !json_is_string(name))
+        r = refuse(in, SANDBOX_EINVALID, "name", "no name");
     if (!r && name && json_string_length(name)) {
         if (json_array_size(json_object_get(object, "names")))
             return refuse(in, SANDBOX_EINVALID, "name", "beside names");
@@ -255,6 +259,8 @@ static int read_arches(struct reader *in, const json_t *document, struct sb_prof
     const json_t *map = json_object_get(document, "archMap"), *list = json_object_get(document, "architectures");
     SB_JSON json_t *names = NULL;
 
+    if ((map && !json_is_null(map) && !json_is_array(map)) || (list && !json_is_null(list) && !json_is_array(list)))
+        return refuse(in, SANDBOX_EINVALID, map && !json_is_array(map) ? "archMap" : "architectures", "no list");
     if (map && list && json_array_size(map) && json_array_size(list))
         return refuse(in, SANDBOX_EINVALID, "archMap", "beside architectures");
     if (!json_array_size(map))
@@ -263,7 +269,7 @@ static int read_arches(struct reader *in, const json_t *document, struct sb_prof
     for (size_t i = 0; i < json_array_size(map); i++) {
         const json_t *entry = json_array_get(map, i);
 
-        if (!json_is_object(entry) || check_members(in, entry, known))
+        if (!json_is_object(entry) || !json_is_string(json_object_get(entry, "architecture")) || check_members(in, entry, known))
             return refuse(in, SANDBOX_EINVALID, "archMap", "an entry is no architecture with its subArchitectures");
         json_array_append(names, json_object_get(entry, "architecture"));
     }
@@ -275,10 +281,10 @@ static int read_profile(struct reader *in, const json_t *document, struct sb_pro
     static const char *const known[] = {
         "defaultAction", "defaultErrnoRet", "archMap", "architectures", "syscalls", "flags", NULL
     };
-    const json_t *rules = json_object_get(document, "syscalls");
+    const json_t *rules = json_object_get(document, "syscalls"), *flags = json_object_get(document, "flags");
     int r = json_is_object(document) ? check_members(in, document, known) : refuse(in, SANDBOX_EINVALID, "", "no object");
 
-    if (!r && json_array_size(json_object_get(document, "flags")))
+    if (!r && flags && !json_is_null(flags) && (!json_is_array(flags) || json_array_size(flags)))
         r = refuse(in, SANDBOX_EUNSUPPORTED, "flags", "no flags are taken here");
     if (!r)
         r = read_action(in, document, "defaultAction", "defaultErrnoRet", &p->action, &p->errno_ret);
