@@ -169,7 +169,28 @@ static void on_connected(struct job *j)
 
 /* ---- names ---- */
 
-/* Keeps the addresses that may be told or connected to: public ones, and those that a rule with an address allows. */
+/* 1: an address of this machine's, which may be a public one, too: what listens there may count on being behind a firewall, and for the machine
+ * itself it isn't. Only such an address can be bound to; where a sysctl allows others as well, nothing is routed from those. */
+static int is_own(const unsigned char address[16])
+{
+    struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = 0 };
+    struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = 0 };
+    int is_v4 = !memcmp(address, "\0\0\0\0\0\0\0\0\0\0\xff\xff", 12);
+    const struct sockaddr *to = is_v4 ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6;
+    socklen_t size = is_v4 ? sizeof v4 : sizeof v6;
+    SB_CLOSE int fd = socket(is_v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    memcpy(&v4.sin_addr, address + 12, 4);
+    memcpy(&v6.sin6_addr, address, 16);
+    if (fd < 0)
+        return 1; /* nobody knows */
+    if (bind(fd, to, size) < 0)
+        return 0;
+    v4.sin_port = v6.sin6_port = htons(9); /* sends nothing */
+    return connect(fd, to, size) == 0;
+}
+
+/* Keeps the addresses that may be told or connected to: public ones of others, and those that a rule with an address allows. */
 static void keep_addresses(struct job *j, const struct ares_addrinfo *found, int *ret_refused)
 {
     *ret_refused = 0;
@@ -182,7 +203,7 @@ static void keep_addresses(struct job *j, const struct ares_addrinfo *found, int
             memcpy(address, &((struct sockaddr_in6 *)(void *)node->ai_addr)->sin6_addr, 16);
         else
             continue;
-        if (sb_address_is_public(address) || sb_allow_has_address(rules, n_rules, address, j->port))
+        if (sb_allow_has_address(rules, n_rules, address, j->port) || (sb_address_is_public(address) && !is_own(address)))
             memcpy(j->addresses[j->n++], address, 16);
         else
             *ret_refused = 1;
@@ -204,7 +225,7 @@ static void on_resolved(void *data, int status, int timeouts, struct ares_addrin
         keep_addresses(j, found, &refused);
     ares_freeaddrinfo(found);
     if (!j->n && refused)
-        deny(j, "it resolves to a private address");
+        deny(j, "it resolves to a private address or to this machine's");
     else if (status == ARES_ENODATA && j->kind != PX_CONNECT)
         answer(j, PX_OK, "", -1);
     else if (status == ARES_ENOTFOUND || status == ARES_ENODATA || (status == ARES_SUCCESS && !j->n))
@@ -338,10 +359,8 @@ static void on_control(size_t i)
     size_t n_fds;
     ssize_t n = ag_receive(controls[i].fd, &q, sizeof q, fds, &n_fds);
 
-    if (n == -EAGAIN) {
-        send_events(i);
+    if (n == -EAGAIN)
         return;
-    }
     if (n == (ssize_t)sizeof q && q.say == SB_PROXY_WATCH && !n_fds) {
         controls[i].watches = 1;
         controls[i].seen = told > SB_PROXY_EVENTS_KEPT ? told - SB_PROXY_EVENTS_KEPT : 0;
@@ -388,6 +407,9 @@ static void run_timers(void)
     for (size_t i = 0; i < PX_ASKS; i++)
         if (jobs[i].used && jobs[i].fd >= 0 && now >= jobs[i].until)
             try_next(&jobs[i]);
+    for (size_t i = 0; i < CONTROLS_MAX; i++)
+        if (controls[i].fd >= 0)
+            send_events(i); /* what there was no room for */
 }
 
 static void on_event(const struct epoll_event *e)

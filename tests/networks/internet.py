@@ -10,7 +10,7 @@ import sys
 import threading
 
 NAMES = {'ok.test': '198.51.100.2', 'www.ok.test': '198.51.100.2', 'other.test': '198.51.100.2', 'lie.test': '127.0.0.1', 'meta.test': '169.254.169.254',
-         'host.test': '198.51.100.1', 'ten.test': '10.99.0.1'}
+         'host.test': '198.51.100.1', 'ten.test': '10.99.0.1', 'mine.test': '1.2.3.4'}
 
 
 class Web(http.server.BaseHTTPRequestHandler):

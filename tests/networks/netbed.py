@@ -25,6 +25,7 @@ def main():
     run('ip', 'link', 'add', 'up0', 'type', 'veth', 'peer', 'name', 'eth0', 'netns', str(internet.pid))
     run('ip', 'address', 'add', '198.51.100.1/24', 'dev', 'up0')
     run('ip', 'address', 'add', '10.99.0.1/32', 'dev', 'up0')  # another address of the machine's
+    run('ip', 'address', 'add', '1.2.3.4/32', 'dev', 'up0')  # one of the public internet's
     run('ip', 'link', 'set', 'up0', 'up')
     run('ip', 'route', 'add', 'default', 'via', '198.51.100.2')
     internet.stdin.write(b'go\n')

@@ -190,11 +190,11 @@ def test_a_redirect_is_a_new_request(tool):
 def test_dns_that_lies(tool):
     """An allowed name that leads to the machine, to a private address or to the metadata service is refused, unless the address is allowed, too."""
     with Listener() as host:
-        rules = [word for name in ('lie', 'meta', 'host', 'ten') for word in ('--allow', f'{name}.test:*')]
+        rules = [word for name in ('lie', 'meta', 'host', 'ten', 'mine') for word in ('--allow', f'{name}.test:*')]
         lines = python(tool, (*PROXY, *rules), FETCH, f'http://lie.test:{host.port}/', 'http://meta.test/', f'http://host.test:{host.port}/',
-                       f'http://ten.test:{host.port}/')
+                       f'http://ten.test:{host.port}/', f'http://mine.test:{host.port}/')
         assert all('private address' in line for line in lines), lines
-        assert not host.seen
+        assert not host.seen and len(lines) == 5, lines
         script = 'import socket\nfor n in ("lie.test", "other.test"):\n try: print(socket.gethostbyname(n))\n except OSError as e: print(e.args[0])'
         assert python(tool, (*PROXY, *rules), script) == ['-2', '-2']
         assert python(tool, (*PROXY, *rules, '--allow', '127.0.0.0/8:*'), script) == ['127.0.0.1', '-2']
