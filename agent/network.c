@@ -77,7 +77,8 @@ static int listen_inside(int type, int port)
 
 static void say_ready(int socket_fd, const int *fds, size_t n)
 {
-    struct sb_control ready = { .type = SB_CONTROL_READY, .pid = (int32_t)holder.n_members };
+    /* whoever else is connected is about to make a member, and asked for it before */
+    struct sb_control ready = { .type = SB_CONTROL_READY, .pid = (int32_t)(holder.n_members + holder.n_connections - 1) };
 
     (void)ag_send_fds(socket_fd, &ready, sizeof ready, fds, n, MSG_DONTWAIT); /* who is gone needs no answer */
 }

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <errors.h>
@@ -38,28 +37,18 @@ static int write_json(int dir, const char *name, const json_t *json, struct sand
     return r ? sb_fail_errno(error, -r, "network", "%s can't be written", name) : 0;
 }
 
-static int connect_proxy(int dir, const char *path)
-{
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
-    SB_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    if (snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", dir, path) >= (int)sizeof address.sun_path)
-        return -1;
-    return fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0 ? SB_TAKE_FD(fd) : -1;
-}
-
 int sb_network_connect_proxy(struct sb_engine *engine, const char *id)
 {
     char path[SB_ID_SIZE + 8];
 
     snprintf(path, sizeof path, "%s/net/p", id);
-    return connect_proxy(engine->sandboxes, path);
+    return sb_network_connect(engine->sandboxes, path);
 }
 
 /* To a proxy that runs, if one does. */
 static int send_rules(const struct sb_network *network, struct sandbox_error **error)
 {
-    SB_CLOSE int proxy = connect_proxy(network->dir, "p"), rules = -1;
+    SB_CLOSE int proxy = sb_network_connect(network->dir, "p"), rules = -1;
     struct sb_proxy_request request = { .say = SB_PROXY_RULES };
     union {
         struct cmsghdr header;
@@ -68,17 +57,19 @@ static int send_rules(const struct sb_network *network, struct sandbox_error **e
     struct iovec iov = { &request, sizeof request };
     struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space };
     struct pollfd p = { .fd = proxy, .events = POLLIN };
+    static const char later[] = "the rules are written down for its next start";
     char byte;
 
     if (proxy < 0)
-        return 0;
+        return sb_network_is_absent(proxy) ? 0 : sb_fail(error, SB_ARGS(SANDBOX_EIO, .sys_errno = -proxy, .phase = "network", .hint = later),
+                                                         "the running proxy can't be reached");
     rules = sb_network_rules_file(network, error);
     if (rules < 0)
         return rules;
     control.header = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof rules) };
     memcpy(CMSG_DATA(&control.header), &rules, sizeof rules);
     if (SB_RETRY(sendmsg(proxy, &msg, MSG_NOSIGNAL)) < 0 || SB_RETRY(poll(&p, 1, ANSWER_MS)) <= 0 || SB_RETRY(recv(proxy, &byte, 1, MSG_DONTWAIT)) != 1)
-        return sb_fail(error, SB_ARGS(SANDBOX_EIO, .phase = "network", .hint = "the rules are written down for its next start"),
+        return sb_fail(error, SB_ARGS(SANDBOX_EIO, .phase = "network", .hint = later),
                        "the running proxy did not take the rules");
     return 0;
 }
@@ -110,9 +101,7 @@ int sb_engine_set_allowed(struct sb_driver *driver, const char *id, const char *
     if (!r)
         r = sb_network_open(engine, &record, &network, error);
     if (!r)
-        network.lock = sb_folder_lock(network.dir, LOCK_EX, error); /* of two at once the last one's rules are both written and in force */
-    if (!r)
-        r = network.lock < 0 ? network.lock : set_rules(&network, rules, error);
+        r = set_rules(&network, rules, error);
     sb_network_clear(&network);
     sb_record_clear(&record);
     return r;

@@ -335,20 +335,21 @@ static int begin_network(struct sb_network *network, int *ret_holder, int ret_sp
     return 0;
 }
 
-/* One that is up, as a named network may be. 0 or negative: it is not. */
-static int join(const struct sb_network *network, int *ret_holder, int ret_spaces[2])
+/* One that is up, as a named network may be. 0; 1: it is not up; a code: it may be, and others in it. */
+static int join(const struct sb_network *network, int *ret_holder, int ret_spaces[2], struct sandbox_error **error)
 {
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
-    SB_CLOSE int fd = network->named ? socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0) : -1;
+    SB_CLOSE int fd = network->named ? sb_network_connect(network->dir, "s") : -ENOENT;
     int spaces[2] = { -1, -1 };
     size_t n = 2;
 
-    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/s", network->dir);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) < 0 || sb_network_say(fd, SB_NETWORK_JOIN, -1, NULL, spaces, &n, NULL))
-        return -1;
+    if (fd < 0)
+        return sb_network_is_absent(fd) ? 1 : sb_fail_errno(error, -fd, "network", "the network %s can't be joined", network->name);
+    if (sb_network_say(fd, SB_NETWORK_JOIN, -1, NULL, spaces, &n, NULL))
+        return 1; /* it ends just now, or hangs */
     if (n != 2) {
         sb_close(spaces[0]);
-        return -1;
+        return sb_fail(error, SB_ARGS(SANDBOX_EIO, .phase = "network", .hint = "may this process have more descriptors?"),
+                       "the network %s can't be joined", network->name);
     }
     memcpy(ret_spaces, spaces, sizeof spaces);
     *ret_holder = SB_TAKE_FD(fd);
@@ -357,10 +358,10 @@ static int join(const struct sb_network *network, int *ret_holder, int ret_space
 
 int sb_network_up(struct sb_network *network, int *ret_holder, int ret_spaces[2], struct sandbox_error **error)
 {
-    int r;
+    int r = join(network, ret_holder, ret_spaces, error);
 
-    if (join(network, ret_holder, ret_spaces) == 0)
-        return 0;
+    if (r <= 0)
+        return r;
     r = sb_network_down(network, error); /* what an earlier one left */
     if (!r)
         r = begin_network(network, ret_holder, ret_spaces, error);

@@ -87,6 +87,9 @@ static int open_private(const struct sb_record *record, struct sb_network *ret, 
         ret->dir = -1;
         return sb_fail_errno(error, -r, "network", "the network's folder can't be made");
     }
+    ret->lock = sb_folder_lock(ret->dir, LOCK_EX, error); /* rules that are set while it comes up are its proxy's, too */
+    if (ret->lock < 0)
+        return ret->lock;
     ret->kind = record->spec ? record->spec->network : SANDBOX_NETWORK_NONE;
     if (record->spec)
         ret->dns = sb_strings_to_json(record->spec->dns, record->spec->n_dns);
@@ -215,14 +218,33 @@ int sb_network_commit(struct sb_launch *launch, struct sandbox_error **error)
     return r;
 }
 
-/* A connection to the holder, or -1. */
-static int connect_holder(const struct sb_network *network)
+int sb_network_connect(int dir, const char *path)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
-    SB_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    SB_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/s", network->dir);
-    return fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0 ? SB_TAKE_FD(fd) : -1;
+    if (fd < 0)
+        return -errno;
+    if (snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", dir, path) >= (int)sizeof address.sun_path)
+        return -ENAMETOOLONG;
+    return connect(fd, (struct sockaddr *)&address, sizeof address) < 0 ? -errno : SB_TAKE_FD(fd);
+}
+
+int sb_network_is_absent(int error)
+{
+    return error == -ENOENT || error == -ECONNREFUSED;
+}
+
+/* How many are in a named network, or on their way into it. A code: nobody knows. */
+static int count_members(const struct sb_network *network, int *ret, struct sandbox_error **error)
+{
+    SB_CLOSE int holder = sb_network_connect(network->dir, "s");
+
+    if (holder < 0 && !sb_network_is_absent(holder))
+        return sb_fail_errno(error, -holder, "network", "it can't be asked who is in the network %s", network->name);
+    if (holder < 0 || sb_network_say(holder, SB_NETWORK_COUNT, -1, ret, NULL, NULL, NULL))
+        *ret = 0; /* it ends just now, or hangs */
+    return 0;
 }
 
 int sb_network_detach(struct sb_engine *engine, const struct sb_record *record, struct sandbox_error **error)
@@ -237,13 +259,9 @@ int sb_network_detach(struct sb_engine *engine, const struct sb_record *record, 
     r = sb_network_open(engine, record, &network, error);
     if (r)
         return record->spec && record->spec->network == SANDBOX_NETWORK_NAMED && r == SANDBOX_ENOTFOUND ? 0 : r;
-    if (network.named) {
-        SB_CLOSE int holder = connect_holder(&network);
-
-        if (holder >= 0 && sb_network_say(holder, SB_NETWORK_COUNT, -1, &members, NULL, NULL, NULL))
-            members = 0; /* it ends just now, or hangs */
-    }
-    if (!members)
+    if (network.named)
+        r = count_members(&network, &members, error);
+    if (!r && !members)
         r = sb_network_down(&network, error);
     sb_network_clear(&network);
     return r;

@@ -15,7 +15,7 @@
 
 struct sb_network {
     struct sb_engine *engine;
-    int dir, lock;       /* lock: of a named one; -1: none */
+    int dir, lock;
     int kind;            /* enum sandbox_network: NONE, NAT, PROXY */
     int named;
     char name[160];      /* for messages, and what holds its number */
@@ -32,10 +32,14 @@ int sb_network_record(struct sb_engine *engine, struct sb_record *record, struct
 int sb_network_kind(const struct sb_record *record);
 /* 1: the sandbox has a network with a folder. */
 int sb_network_has_folder(const struct sb_record *record);
-/* The folder of a sandbox's network, which is made for a private one; a named one is locked. ENOTFOUND. */
+/* The folder of a sandbox's network, locked; it is made for a private one. ENOTFOUND. */
 int sb_network_open(struct sb_engine *engine, const struct sb_record *record, struct sb_network *ret, struct sandbox_error **error);
 int sb_network_open_named(struct sb_engine *engine, const char *name, struct sb_network *ret, struct sandbox_error **error);
 void sb_network_clear(struct sb_network *network);
+/* A connection to a socket below a folder that is the holder's or a proxy's, without waiting, or -errno. */
+int sb_network_connect(int dir, const char *path);
+/* Whether such an error says that nobody is there; any other says nothing about that. */
+int sb_network_is_absent(int error);
 /* Puts the sandbox that is being launched into its network, which is brought up if it isn't: tells the stage. */
 int sb_network_attach(struct sb_engine *engine, const struct sb_record *record, struct sb_launch *launch, struct sandbox_error **error);
 /* The init lives in it: from now on the network lives as long. */

@@ -321,6 +321,44 @@ def test_a_network_that_several_are_in(tool):
     none_left(tool)
 
 
+def test_a_network_is_not_taken_from_under_others(tool):
+    """Whoever is on the way into a network is counted, and that its holder or proxy can't be reached is no sign that nobody is there."""
+    tool.good('network', 'create', '--kind', 'proxy', '--dns', f'{SERVER}:53', '--allow', f'{SERVER}:8000', 'team')
+    folder, create = os.path.join(tool.root, 'networks', 'team'), ('create', '--network', 'team', '--', 'sleep', '1000')
+
+    def make():
+        one = tool.good(*create).out.split()[-1]
+        tool.good('start', one)
+        return one
+
+    def fetch(one):
+        return tool.good('exec', one, '--', '/usr/bin/python3', '-c', FETCH, f'http://{SERVER}:8000/').out
+
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as joining:
+            first = make()
+            joining.connect(os.path.join(folder, 's'))
+            tool.good('rm', first)
+            assert os.path.exists(os.path.join(folder, 'run'))
+            second = make()
+            assert fetch(second) == 'hello\n'
+        if not ROOT:  # who reaches every socket
+            os.chmod(os.path.join(folder, 's'), 0)
+            os.chmod(os.path.join(folder, 'p'), 0)
+            assert 'the network team can\'t be joined' in tool.fails(*create).err
+            assert 'can\'t be reached' in tool.fails('network', 'allow', 'team', 'ok.test').err
+            os.chmod(os.path.join(folder, 's'), 0o700)
+            os.chmod(os.path.join(folder, 'p'), 0o700)
+            tool.good('network', 'allow', 'team', f'{SERVER}:8000')
+        assert fetch(second) == 'hello\n'
+        assert fetch(make()) == 'hello\n'
+    finally:
+        tool.good('rm', *tool.ids())
+        assert not os.path.exists(os.path.join(folder, 'run'))
+        tool.good('network', 'rm', 'team')
+    none_left(tool)
+
+
 def test_published_ports(tool):
     with socket.create_server(('127.0.0.1', 0)) as taken:
         port = taken.getsockname()[1]

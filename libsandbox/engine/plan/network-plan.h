@@ -22,7 +22,7 @@ enum sb_network_say {
     SB_NETWORK_JOIN = 1, /* answered by READY, with the namespaces */
     SB_NETWORK_MEMBER,   /* pidfd of an init; answered by READY */
     SB_NETWORK_HELPER,   /* pidfd of a process that is to end with the network; answered by READY */
-    SB_NETWORK_COUNT     /* answered by READY, whose pid is the number of members */
+    SB_NETWORK_COUNT     /* answered by READY, whose pid is the number of members, and of others that are connected: on their way in */
 };
 struct sb_network_request {
     uint32_t say;
