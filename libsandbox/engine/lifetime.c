@@ -151,6 +151,8 @@ static json_t *read_state(const struct sb_engine *engine, const char *id)
     return sb_read_file(engine->sandboxes, path, 4096, &text, NULL) ? NULL : json_loads(text, 0, NULL);
 }
 
+static const char ended_ttl[] = "its time to live ended", ended_idle[] = "it was idle for too long";
+
 const char *sb_lifetime_ended(const struct sb_engine *engine, const struct sb_record *record)
 {
     SB_JSON json_t *state = NULL;
@@ -160,7 +162,7 @@ const char *sb_lifetime_ended(const struct sb_engine *engine, const struct sb_re
         return NULL;
     state = read_state(engine, record->id);
     end = sb_json_str(state, "end");
-    return !end || !*end ? NULL : !strcmp(end, "ttl") ? "its time to live ended" : "it was idle for too long";
+    return !end || !*end ? NULL : !strcmp(end, "ttl") ? ended_ttl : ended_idle;
 }
 
 int sb_lifetime_is_restarting(const struct sb_engine *engine, const char *id)
@@ -277,11 +279,12 @@ const char *sb_lifetime_is_over(struct sb_engine *engine, const struct sb_record
     const char *ended;
 
     if (l->ttl_end == SANDBOX_END_DELETE && left_ms(engine, record->json) == 0)
-        return may_be_ending(engine, record) ? NULL : "its time to live ended";
+        return may_be_ending(engine, record) ? NULL : ended_ttl;
     if (l->idle_end != SANDBOX_END_DELETE || !l->idle_ms)
         return NULL;
     ended = sb_lifetime_ended(engine, record);
-    return ended && sb_link_open(engine, record->id, &link, NULL) == SANDBOX_ENOTRUNNING ? ended : NULL;
+    /* the end of its time to live may be one that keeps it */
+    return ended == ended_idle && sb_link_open(engine, record->id, &link, NULL) == SANDBOX_ENOTRUNNING ? ended : NULL;
 }
 
 /* Not deleted, only to be stopped: its keeper hangs, or has done it. */
@@ -292,7 +295,7 @@ static void stop_overdue(struct sb_engine *engine, const char *id)
 
     if (!sb_record_open(engine, id, SB_LOCK_EXCLUSIVE, &record, NULL) && record.spec && left_ms(engine, record.json) == 0 &&
         !may_be_ending(engine, &record) && sb_repair_end_init(engine, &record) &&
-        !sb_record_write_run(&record, "stopped", &none, &none, "its time to live ended", NULL)) {
+        !sb_record_write_run(&record, "stopped", &none, &none, ended_ttl, NULL)) {
         sb_cgroups_remove(json_object_get(record.json, "cgroups"), record.id);
         sb_lifetime_leave(engine, id);
     }

@@ -253,6 +253,21 @@ START_TEST(idle_deletes)
 }
 END_TEST
 
+/* Each end has a consequence of its own: that of the other one is not taken for it. */
+START_TEST(ttl_keeps_what_idle_would_delete)
+{
+    idles(600000, SANDBOX_END_DELETE);
+    lives(500, SANDBOX_END_STOP, 0);
+    life_start();
+    life_await_state(SANDBOX_STATE_STOPPED);
+    life_expect_cause("its time to live ended");
+    ck_assert_int_eq(life_is_listed(), 1);
+    host = sandbox_host_unref(host);
+    host = box_host();
+    ck_assert_int_eq(life_is_listed(), 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("lifetime");
@@ -272,5 +287,6 @@ int main(void)
     tcase_add_test(idle, idle_not_while_connected);
     tcase_add_test(idle, idle_stands_still_while_paused);
     tcase_add_test(idle, idle_deletes);
+    tcase_add_test(idle, ttl_keeps_what_idle_would_delete);
     return box_main(suite);
 }
