@@ -3,6 +3,7 @@
  * freezer has halted everything, which takes as long as something inside is in the middle of a system call that can't be interrupted. */
 #include "lifetime.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -72,20 +73,36 @@ static void hang_up(struct turn *t)
     t->link = sb_close(t->link);
 }
 
-/* 1: everything in both leaves is halted, or it can't be told. */
+/* 1: something in this group goes on. */
+static int goes_on(const char *top, const char *leaf)
+{
+    SB_FREE char *text = NULL;
+    char path[4400];
+
+    snprintf(path, sizeof path, "%s/%s/cgroup.events", top, leaf);
+    return !sb_read_file(AT_FDCWD, path, 4096, &text, NULL) && strstr(text, "populated 1") && strstr(text, "frozen 0");
+}
+
+/* 1: everything in the leaves is halted, those of single commands, too; or it can't be told. */
 static int is_frozen(struct turn *t)
 {
     struct sb_record record = SB_RECORD_INIT;
+    const json_t *folders;
+    const char *top;
+    DIR *stream = NULL;
+    struct dirent *d;
     int frozen = 1;
 
-    if (!sb_record_open(t->engine, t->op.id, SB_LOCK_NONE, &record, NULL) && sb_cgroups_has_leaves(json_object_get(record.json, "cgroups")))
-        for (size_t i = 1; i <= 2 && frozen; i++) {
-            char path[4300];
-            SB_FREE char *text = NULL;
-
-            snprintf(path, sizeof path, "%s/cgroup.events", json_string_value(json_array_get(json_object_get(record.json, "cgroups"), i)));
-            frozen = sb_read_file(AT_FDCWD, path, 4096, &text, NULL) || !strstr(text, "frozen 0");
-        }
+    if (!sb_record_open(t->engine, t->op.id, SB_LOCK_NONE, &record, NULL)) {
+        folders = json_object_get(record.json, "cgroups");
+        top = json_string_value(json_array_get(folders, 0));
+        stream = sb_cgroups_has_leaves(folders) && sb_cgroups_is_ours(top, record.id) ? opendir(top) : NULL;
+        while (stream && frozen && (d = readdir(stream)))
+            if (!strcmp(d->d_name, "exec") || !strcmp(d->d_name, "daemon") || !strncmp(d->d_name, "x-", 2))
+                frozen = !goes_on(top, d->d_name);
+    }
+    if (stream)
+        closedir(stream);
     sb_record_clear(&record);
     return frozen;
 }
