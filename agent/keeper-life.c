@@ -141,7 +141,7 @@ static void end(struct ag_keeper *k, enum sb_watch_what why)
         return;
     l->end = why;
     l->unwritten = 1;
-    l->restart_at = l->attempt_until = l->check_at = l->idle_at = 0;
+    l->restart_at = l->attempt_until = l->check_at = l->check_until = l->idle_at = 0;
     write_state(k); /* first: who hears of it looks there */
     note(k, why, -1);
     (void)ask(k, &request);

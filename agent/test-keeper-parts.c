@@ -160,6 +160,24 @@ START_TEST(a_journal_has_bounds)
 }
 END_TEST
 
+/* A check that is under way when the end begins has no answer any more: that says nothing of the health. */
+START_TEST(the_end_fails_no_check)
+{
+    struct ag_life *l = &keeper.life;
+    const int healthy = 2;
+
+    *l = (struct ag_life){ .given = 1, .init = -1, .health = healthy, .begun_at = 1, .check_until = 1,
+                           .plan = { .ttl_until_ms = 1, .grace_ms = 600000, .retries = 1, .argc = 1, .interval_ms = 600000 } };
+    keeper.in[IN_TTL] = (struct pollfd){ .fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK), .revents = POLLIN };
+    ag_lifetime_turn(&keeper);
+    ck_assert_int_eq(l->end, SB_WATCH_TTL);
+    ck_assert_int_eq(l->health, healthy);
+    ck_assert_uint_eq(l->failures, 0);
+    ck_assert_int_eq(l->check_at, 0);
+    close(keeper.in[IN_TTL].fd);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("keeper-parts");
@@ -169,6 +187,7 @@ int main(void)
     tcase_add_test(tests, events_keep_their_place_in_the_output);
     tcase_add_test(tests, a_torn_tail_is_cut_off);
     tcase_add_loop_test(tests, a_journal_has_bounds, 0, (int)SB_ELEMENTS(bounds));
+    tcase_add_test(tests, the_end_fails_no_check);
     suite_add_tcase(suite, tests);
     return sbtest_main(suite);
 }
