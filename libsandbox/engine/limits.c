@@ -75,6 +75,9 @@ int sb_ceiling_open(struct sb_engine *engine, const struct sandbox_host_options 
     int r = options->ceiling ? sb_limits_apply(&engine->ceiling, options->ceiling, error) : 0;
 
     engine->ceiling.n_io = 0;
+    if (!r && engine->ceiling.swap_max && !engine->ceiling.memory_max) /* who has no limit of memory has none of swap */
+        r = sb_fail(error, SB_ARGS(SANDBOX_EINVALID, .phase = "ceiling", .field = "swap_max", .hint = "set memory_max, too"),
+                    "a ceiling of swap holds nothing without one of memory");
     return !r && options->flags & SANDBOX_HOST_KEEP_CEILING ? keep_ceiling(engine, error) : r;
 }
 

@@ -181,7 +181,7 @@ struct sandbox_host_options {
     const char *agent_dir;  /**< folder with the agent programs; NULL: the installed ones, else those the library carries */
     const struct sandbox_limits *ceiling; /**< the most that a sandbox may be given through this handle (its io says nothing; 0 and
                                  SANDBOX_LIMIT_KEEP: no ceiling): more is EDENIED, what a spec leaves open gets the ceiling. NULL: none.
-                                 The ceilings stored in the state root hold beside them, the lower one counts */
+                                 swap_max goes with memory_max alone. The ceilings stored in the state root hold beside them, the lower one counts */
     unsigned int flags;     /**< SANDBOX_HOST_… */
 };
 #define SANDBOX_HOST_OPTIONS_INIT { sizeof(struct sandbox_host_options), NULL, NULL, NULL, 0 }

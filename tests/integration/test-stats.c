@@ -165,6 +165,23 @@ START_TEST(limit_ceiling)
 }
 END_TEST
 
+/* Without a limit of memory there is none of swap either: such a ceiling would be one in name only. */
+START_TEST(limit_ceiling_of_swap)
+{
+    struct sandbox_limits ceiling = limits_of(-1, -1, -1);
+    struct sandbox_host_options options = SANDBOX_HOST_OPTIONS_INIT;
+    struct sandbox_host *no = NULL;
+
+    ceiling.swap_max = 16 * MIB;
+    options.state_root = box_root();
+    options.ceiling = &ceiling;
+    options.flags = SANDBOX_HOST_KEEP_CEILING;
+    refused(sandbox_host_open("local:", &options, 10000, &no, &error), SANDBOX_EINVALID, "swap_max");
+    ceiling.memory_max = 64 * MIB;
+    sandbox_host_unref(open_with(&ceiling, 0));
+}
+END_TEST
+
 /* Stored, it holds for everybody, also for what was made before it. */
 START_TEST(limit_ceiling_kept)
 {
@@ -252,6 +269,7 @@ int main(void)
     tcase_add_test(tc, limit_stats_wrapped);
     tcase_add_test(tc, limit_events);
     tcase_add_test(tc, limit_ceiling);
+    tcase_add_test(tc, limit_ceiling_of_swap);
     tcase_add_test(tc, limit_ceiling_kept);
     tcase_add_test(tc, redteam_b11_limits);
     suite_add_tcase(suite, tc);
