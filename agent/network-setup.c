@@ -9,7 +9,8 @@
  *   inside nat ADDRESS…   in the namespace itself, where nobody inside has rights: what may leave it
  *   inside proxy          the same: nothing
  *
- * It gives up every capability but two first, takes no input but its arguments, and ends in milliseconds. Failing is telling why on descriptor 2. */
+ * It gives up every capability but two first, takes no input but its arguments, and ends in milliseconds. Failing is telling why on descriptor 2,
+ * and so is succeeding: who starts it may be a program whose children nobody can wait for. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -408,5 +409,6 @@ int main(int argc, char **argv)
                   "delete table inet libsandbox_probe\n");
     else
         return 2;
+    fputs(SB_NETWORK_DONE, stderr);
     return 0;
 }

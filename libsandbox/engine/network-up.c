@@ -28,7 +28,7 @@ enum { HOLDER_MS = 10000, SETUP_MS = 10000, END_MS = 3000, SETTLE_MS = 1000, TEX
 
 /* ---- sandbox-network ---- */
 
-/* What a program wrote before it ended, at most so much; then its end is awaited. Its exit status, -1: a signal's or nobody knows. */
+/* What a program wrote before it ended, at most so much; then its end is awaited. 0: it did all; else its exit status, -1: a signal's or nobody knows. */
 static int finish(int pidfd, int out, char *text, size_t size)
 {
     const int64_t until = sb_deadline(SETUP_MS);
@@ -53,8 +53,10 @@ static int finish(int pidfd, int out, char *text, size_t size)
         snprintf(text, size, "it did not end in time");
     }
     if (SB_RETRY(waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG | __WALL)) < 0 || !info.si_pid)
-        return *text ? -1 : 0; /* somebody else reaped it: what it said must do */
-    return info.si_code == CLD_EXITED ? info.si_status : -1;
+        return strcmp(text, SB_NETWORK_DONE) ? -1 : 0; /* somebody else reaped it: what it said must do */
+    if (info.si_code == CLD_EXITED && info.si_status)
+        return info.si_status;
+    return info.si_code == CLD_EXITED && !strcmp(text, SB_NETWORK_DONE) ? 0 : -1;
 }
 
 static int no_program(struct sandbox_error **error)

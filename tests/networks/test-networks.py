@@ -4,6 +4,7 @@
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -404,6 +405,15 @@ def test_owner_is_killed(tool):
         child.stdout.close()
         tool.good('reconcile')
         none_left(tool)
+
+
+def test_a_caller_whose_children_nobody_waits_for(tool):
+    """A caller that ignores SIGCHLD has no exit statuses: what sandbox-network did is known all the same."""
+    for network in (('--network', 'nat', '--dns', SERVER), (*PROXY, '--allow', f'{SERVER}:80')):
+        child = tool.start('run', *network, '--', '/usr/bin/python3', '-c', FETCH, f'http://{SERVER}/', stdout=subprocess.PIPE,
+                           preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+        assert child.communicate()[0] == b'hello\n'
+    none_left(tool)
 
 
 def test_field_leaks_of_a_removed_folder(tool):

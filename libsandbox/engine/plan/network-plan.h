@@ -35,7 +35,9 @@ struct sb_network_request {
 #define SB_PROXY_DNS_PORT 53
 
 /* sandbox-network, which does what needs netlink and nftables:
- *   up NUMBER | down NUMBER | inside nat ADDRESS… | inside proxy */
+ *   up NUMBER | down NUMBER | inside nat ADDRESS… | inside proxy
+ * On descriptor 2 it says SB_NETWORK_DONE, or why not. */
+#define SB_NETWORK_DONE "done"
 enum sb_network_fd { SB_NETWORK_FD_NET = 3, SB_NETWORK_FD_USER = 4 /* or /dev/null */, SB_NETWORK_FD_END = 5 };
 
 /* Root's networks have numbers, unique on the machine. */
