@@ -115,10 +115,10 @@ struct helper {
     const char *name;
     int program;
     char *const *argv;
-    int out, out_to; /* by which it says that it is ready, and the number it is there */
+    int ready; /* the number of the pipe there, by which it says that it is ready */
 };
 
-static int start(struct sb_network *network, const struct helper *h, pid_t *ret_pid, int *ret_pidfd, int *ret_said, struct sandbox_error **error)
+static int start(struct sb_network *network, const struct helper *h, int pipe, pid_t *ret_pid, int *ret_pidfd, int *ret_said, struct sandbox_error **error)
 {
     /* what it says later is for nobody, and must not end it as a pipe that nobody reads would: a file that doesn't grow */
     SB_CLOSE int said = memfd_create("said", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -131,13 +131,31 @@ static int start(struct sb_network *network, const struct helper *h, pid_t *ret_
     map[1] = (struct sb_spawn_fd){ said, 1 };
     map[2] = (struct sb_spawn_fd){ said, 2 };
     map[3] = (struct sb_spawn_fd){ network->engine->null, 3 };
-    map[h->out_to].from = h->out;
+    map[h->ready].from = pipe;
     r = sb_spawn_watched(h->program, h->argv, map, SB_ELEMENTS(map), ret_pid, ret_pidfd);
     if (r)
         return sb_fail_errno(error, -r, "network", "%s can't be started", h->name);
     sb_children_add(network->engine, *ret_pidfd);
     *ret_said = SB_TAKE_FD(said);
     return 0;
+}
+
+/* Starts it, waits until it is ready, and has the holder end it. */
+static int carry(struct sb_network *network, const struct helper *h, json_t *run, int holder, struct sandbox_error **error)
+{
+    SB_CLOSE int said = -1, pidfd = -1, ready = -1, theirs = -1;
+    int pipes[2], r;
+    pid_t pid;
+
+    if (pipe2(pipes, O_CLOEXEC) < 0)
+        return sb_fail_errno(error, errno, "network", "no pipe");
+    ready = pipes[0];
+    theirs = pipes[1];
+    r = start(network, h, theirs, &pid, &pidfd, &said, error);
+    theirs = sb_close(theirs);
+    if (!r)
+        r = await_ready(h->name, ready, pidfd, said, error);
+    return r ? r : note_helper(network, pid, pidfd, run, holder, error);
 }
 
 /* It tells that it is ready by writing its number into a file: our pipe, which is its stdout, since it closes all others. */
@@ -153,22 +171,10 @@ static int start_pasta(struct sb_network *network, int program, pid_t holder_pid
                            (char[]){ "-T" },         (char[]){ "none" },         (char[]){ "-U" },        (char[]){ "none" },
                            (char[]){ "--pid" },      (char[]){ "/proc/self/fd/1" }, (char[]){ "--userns" }, user,
                            (char[]){ "--netns" },    net,                        NULL };
-    SB_CLOSE int said = -1, pidfd = -1, ready = -1, theirs = -1;
-    struct helper h = { "pasta", program, argv, -1, 1 };
-    int pipes[2], r;
-    pid_t pid;
 
     snprintf(net, sizeof net, "/proc/%d/ns/net", holder_pid);
     snprintf(user, sizeof user, "/proc/%d/ns/user", holder_pid);
-    if (pipe2(pipes, O_CLOEXEC) < 0)
-        return sb_fail_errno(error, errno, "network", "no pipe");
-    ready = pipes[0];
-    h.out = theirs = pipes[1];
-    r = start(network, &h, &pid, &pidfd, &said, error);
-    theirs = sb_close(theirs);
-    if (!r)
-        r = await_ready("pasta", ready, pidfd, said, error);
-    return r ? r : note_helper(network, pid, pidfd, run, holder, error);
+    return carry(network, &(struct helper){ "pasta", program, argv, 1 }, run, holder, error);
 }
 
 static int start_slirp(struct sb_network *network, int program, pid_t holder_pid, json_t *run, int holder, struct sandbox_error **error)
@@ -177,22 +183,10 @@ static int start_slirp(struct sb_network *network, int program, pid_t holder_pid
     char *const argv[] = { (char[]){ "slirp4netns" }, (char[]){ "--configure" }, (char[]){ "--mtu=65520" },   (char[]){ "--disable-host-loopback" },
                            (char[]){ "--enable-seccomp" }, (char[]){ "--ready-fd=3" }, (char[]){ "--netns-type=path" },
                            user, net, (char[]){ "eth0" }, NULL };
-    SB_CLOSE int said = -1, pidfd = -1, ready = -1, theirs = -1;
-    struct helper h = { "slirp4netns", program, argv, -1, 3 };
-    int pipes[2], r;
-    pid_t pid;
 
     snprintf(net, sizeof net, "/proc/%d/ns/net", holder_pid);
     snprintf(user, sizeof user, "--userns-path=/proc/%d/ns/user", holder_pid);
-    if (pipe2(pipes, O_CLOEXEC) < 0)
-        return sb_fail_errno(error, errno, "network", "no pipe");
-    ready = pipes[0];
-    h.out = theirs = pipes[1];
-    r = start(network, &h, &pid, &pidfd, &said, error);
-    theirs = sb_close(theirs);
-    if (!r)
-        r = await_ready("slirp4netns", ready, pidfd, said, error);
-    return r ? r : note_helper(network, pid, pidfd, run, holder, error);
+    return carry(network, &(struct helper){ "slirp4netns", program, argv, 3 }, run, holder, error);
 }
 
 int sb_network_start_user_nat(struct sb_network *network, pid_t holder_pid, json_t *run, int holder, const int spaces[2], struct sandbox_error **error)
