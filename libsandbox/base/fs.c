@@ -42,6 +42,16 @@ int sb_open_in_root(int dir, const char *path, int flags, mode_t mode)
     return open_how(dir, path, flags, mode, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
 }
 
+DIR *sb_read_folder(int folder)
+{
+    int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = copy < 0 ? NULL : fdopendir(copy);
+
+    if (!stream)
+        sb_close(copy);
+    return stream;
+}
+
 int sb_open_dir(int dir, const char *name, mode_t mode)
 {
     int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

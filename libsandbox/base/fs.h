@@ -4,6 +4,7 @@
 #ifndef SB_BASE_FS_H
 #define SB_BASE_FS_H
 
+#include <dirent.h>
 #include <stddef.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -14,6 +15,8 @@ int sb_open_beneath(int dir, const char *path, int flags, mode_t mode);
 int sb_open_in_root(int dir, const char *path, int flags, mode_t mode);
 /* Opens a folder, made with `mode` when absent (one level). Fails with ENOTDIR / ELOOP for anything else. */
 int sb_open_dir(int dir, const char *name, mode_t mode);
+/* To read a folder's names, by a description of its own: the folder's descriptor stays as it is. closedir(3). NULL: errno says why. */
+DIR *sb_read_folder(int folder);
 /* Makes an absolute path with all its parents (mode 0755, the last 0700), opens it. */
 int sb_make_path(const char *path);
 /* Reads a whole regular file of at most `max` bytes: malloc'ed with a NUL after it. EFBIG when larger. */

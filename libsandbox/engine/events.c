@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include <errors.h>
+#include <fs.h>
 #include <json.h>
 
 enum {
@@ -377,15 +378,12 @@ static void gone(struct watch *w, struct box *b)
 /* Everything that is there; what is known and no longer there is gone. */
 static int list(struct watch *w)
 {
-    int copy = openat(w->engine->sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
-    DIR *stream = copy < 0 ? NULL : fdopendir(copy);
+    DIR *stream = sb_read_folder(w->engine->sandboxes);
+    int r = 0;
     struct dirent *d;
 
-    if (!stream) {
-        r = -errno;
-        sb_close(copy);
-        return r;
-    }
+    if (!stream)
+        return -errno;
     while (!r && (d = readdir(stream)))
         r = add(w, d->d_name);
     closedir(stream);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <errors.h>
+#include <fs.h>
 #include <json.h>
 
 enum { WINDOW = 64, ANSWER_MS = 2000 };
@@ -179,12 +180,11 @@ int sb_engine_list(struct sb_driver *driver, const struct sandbox_list_options *
     struct listing l = { .engine = (struct sb_engine *)driver, .options = options, .list = json_array() };
     /* who has a name has a claim on it */
     int named = options && options->name_prefix && *options->name_prefix;
-    int copy = openat(named ? l.engine->names : l.engine->sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
-    DIR *stream = copy < 0 ? NULL : fdopendir(copy);
+    DIR *stream = sb_read_folder(named ? l.engine->names : l.engine->sandboxes);
     struct dirent *d;
+    int r = 0;
 
     if (!stream) {
-        sb_close(copy);
         json_decref(l.list);
         return sb_fail_errno(error, errno, "list", "the state root can't be read");
     }

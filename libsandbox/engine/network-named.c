@@ -178,13 +178,11 @@ int sb_engine_network_remove(struct sb_driver *driver, const char *name, struct 
 int sb_engine_network_list(struct sb_driver *driver, json_t **ret_json, struct sandbox_error **error)
 {
     struct sb_engine *engine = (struct sb_engine *)driver;
-    int copy = openat(engine->networks, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *stream = copy < 0 ? NULL : fdopendir(copy);
+    DIR *stream = sb_read_folder(engine->networks);
     json_t *list = json_array();
     struct dirent *d;
 
     if (!stream) {
-        sb_close(copy);
         json_decref(list);
         return sb_fail_errno(error, errno, "network", "the networks can't be read");
     }

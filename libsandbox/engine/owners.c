@@ -79,14 +79,12 @@ void sb_owner_leave(struct sb_engine *engine, const struct sb_identity *process,
 
 int sb_owner_has(struct sb_engine *engine, const char *id)
 {
-    int copy = openat(engine->owners, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), found = 0;
-    DIR *stream = copy < 0 ? NULL : fdopendir(copy);
+    DIR *stream = sb_read_folder(engine->owners);
     struct dirent *d;
+    int found = 0;
 
-    if (!stream) {
-        sb_close(copy);
+    if (!stream)
         return 1; /* not to be found out */
-    }
     while (!found && (d = readdir(stream))) {
         char path[NAME_SIZE + SB_ID_SIZE];
         struct sb_identity owner;

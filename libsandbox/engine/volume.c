@@ -307,13 +307,11 @@ int sb_engine_volume_inspect(struct sb_driver *driver, const char *name, json_t 
 int sb_engine_volume_list(struct sb_driver *driver, json_t **ret_json, struct sandbox_error **error)
 {
     struct sb_engine *engine = (struct sb_engine *)driver;
-    int copy = openat(engine->volumes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *stream = copy < 0 ? NULL : fdopendir(copy);
+    DIR *stream = sb_read_folder(engine->volumes);
     json_t *list = json_array();
     struct dirent *d;
 
     if (!stream) {
-        sb_close(copy);
         json_decref(list);
         return sb_fail_errno(error, errno, "volume", "the volumes can't be read");
     }
