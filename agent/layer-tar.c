@@ -65,10 +65,9 @@ int ag_layer_tar_put(const char *path, int dir, const char *name, const struct s
     if (!strncmp(name, MARK, strlen(MARK)) || S_ISSOCK(st->st_mode) || S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode))
         return 1;
     snprintf(pack->path, sizeof pack->path, "%s", path);
-    if (S_ISDIR(st->st_mode))
-        put_folder(dir, name);
-    else
-        au_pack_child(pack, dir, name);
+    if (!S_ISDIR(st->st_mode)) /* a folder that took its place meanwhile would be packed with all names in it */
+        return au_pack_child(pack, dir, name) ? 1 : 0;
+    put_folder(dir, name);
     return 0;
 }
 

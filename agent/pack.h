@@ -40,8 +40,8 @@ void au_pax_add(struct au_packing *pack, const char *key, const void *value, siz
 /* The header of an entry. `map_size`: of a file with holes, its bytes of map and data; else -1. */
 void au_pack_entry(struct au_packing *pack, const struct stat *st, char type, const char *link, int fd, int64_t map_size);
 void au_pack_body(struct au_packing *pack, int fd, int64_t size);
-/* What is called pack->path and is no folder, with its data, or as another name of what was packed before. */
-void au_pack_child(struct au_packing *pack, int dir, const char *name);
+/* What is called pack->path, with its data, or as another name of what was packed before. -1: it is a folder or device by now. */
+int au_pack_child(struct au_packing *pack, int dir, const char *name);
 void au_pack_end(struct au_packing *pack);
 
 /* ---- unpack-sparse.c: 1: written; 0: it has no holes to speak of, nothing was written */

@@ -276,6 +276,13 @@ static void forget_name(struct au_packing *pack, const struct stat *st)
             pack->inodes[at].ino = pack->inodes[at].dev = 0;
 }
 
+static size_t names_bytes; /* of names held at one time, all levels, and of those kept for files with several */
+
+static size_t cost_of(const char *name)
+{
+    return strlen(name) + sizeof(char *);
+}
+
 /* The name under which this file was packed before, or NULL having kept this one. */
 static const char *earlier_name(struct au_packing *pack, const struct stat *st)
 {
@@ -288,6 +295,9 @@ static const char *earlier_name(struct au_packing *pack, const struct stat *st)
     for (at = st->st_ino & (pack->room_inodes - 1); pack->inodes[at].path; at = (at + 1) & (pack->room_inodes - 1))
         if (pack->inodes[at].ino == st->st_ino && pack->inodes[at].dev == st->st_dev)
             return pack->inodes[at].path;
+    names_bytes += cost_of(pack->path);
+    if (names_bytes > NAMES_BYTES_MAX)
+        au_fail(SANDBOX_ELIMIT, 0, NULL, "the folder has too many files with several names: '%s' is one too many", pack->path);
     pack->inodes[at] = (struct inode){ st->st_dev, st->st_ino, strdup(pack->path) };
     if (!pack->inodes[at].path)
         au_fail(SANDBOX_ENOMEM, 0, NULL, "out of memory");
@@ -409,41 +419,45 @@ static void put_other(struct au_packing *pack, const struct stat *st)
     au_pack_entry(pack, st, S_ISFIFO(st->st_mode) ? '6' : S_ISCHR(st->st_mode) ? '3' : '4', NULL, -1, -1);
 }
 
-static void put_child(struct au_packing *pack, int dir, const char *name, int depth)
+/* 0; -1: it is gone. */
+static int examine(const struct au_packing *pack, int dir, const char *name, struct stat *ret)
 {
-    struct stat st;
+    if (fstatat(dir, name, ret, AT_SYMLINK_NOFOLLOW) == 0)
+        return 0;
+    if (errno != ENOENT || !pack->how->live)
+        au_fail_errno(errno, "examining '%s' in the folder", pack->path);
+    return -1;
+}
+
+static void put_leaf(struct au_packing *pack, int dir, const char *name, const struct stat *st)
+{
     const char *earlier;
 
-    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
-        if (errno == ENOENT && pack->how->live)
-            return;
-        au_fail_errno(errno, "examining '%s' in the folder", pack->path);
-    }
-    if (S_ISDIR(st.st_mode)) {
-        if (st.st_dev != pack->how->dest_dev || st.st_ino != pack->how->dest_ino)
-            put_subfolder(pack, dir, name, depth);
+    if (S_ISSOCK(st->st_mode))
         return;
-    }
-    if (S_ISSOCK(st.st_mode))
-        return;
-    earlier = earlier_name(pack, &st);
+    earlier = earlier_name(pack, st);
     if (earlier) {
-        au_pack_entry(pack, &st, '1', earlier, -1, -1);
-    } else if (S_ISREG(st.st_mode)) {
-        if (put_file(pack, dir, name, &st))
-            forget_name(pack, &st); /* another of its names may still be there */
-    } else if (S_ISLNK(st.st_mode)) {
-        put_symlink(pack, dir, name, &st);
+        au_pack_entry(pack, st, '1', earlier, -1, -1);
+    } else if (S_ISREG(st->st_mode)) {
+        if (put_file(pack, dir, name, st))
+            forget_name(pack, st); /* another of its names may still be there */
+    } else if (S_ISLNK(st->st_mode)) {
+        put_symlink(pack, dir, name, st);
     } else {
-        put_other(pack, &st);
+        put_other(pack, st);
     }
 }
 
-static size_t names_bytes; /* of names held at one time, all levels */
-
-static size_t cost_of(const char *name)
+static void put_child(struct au_packing *pack, int dir, const char *name, int depth)
 {
-    return strlen(name) + sizeof(char *);
+    struct stat st;
+
+    if (examine(pack, dir, name, &st))
+        return;
+    if (!S_ISDIR(st.st_mode))
+        put_leaf(pack, dir, name, &st);
+    else if (st.st_dev != pack->how->dest_dev || st.st_ino != pack->how->dest_ino)
+        put_subfolder(pack, dir, name, depth);
 }
 
 static char **read_names(struct au_packing *pack, int fd, size_t *ret_n)
@@ -503,9 +517,16 @@ static void put_folder(struct au_packing *pack, int fd, size_t length, int depth
     pack->path[length] = 0;
 }
 
-void au_pack_child(struct au_packing *pack, int dir, const char *name)
+int au_pack_child(struct au_packing *pack, int dir, const char *name)
 {
-    put_child(pack, dir, name, 0);
+    struct stat st;
+
+    if (examine(pack, dir, name, &st))
+        return 0;
+    if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode) && !S_ISFIFO(st.st_mode))
+        return -1;
+    put_leaf(pack, dir, name, &st);
+    return 0;
 }
 
 void au_pack_end(struct au_packing *pack)
