@@ -110,7 +110,7 @@ int command_run(struct tool *tool, const struct arguments *arguments)
     return run_in_new(tool, &own, attend_exec);
 }
 
-int command_exec(struct tool *tool, const struct arguments *arguments)
+int run_in_old(struct tool *tool, const struct arguments *arguments, attend_fn *attend)
 {
     struct sandbox *sandbox = NULL;
     struct signals signals;
@@ -127,9 +127,14 @@ int command_exec(struct tool *tool, const struct arguments *arguments)
     if (!status)
         status = tool_open_sandbox(tool, arguments->operands[0], &sandbox);
     if (!status)
-        status = attend_exec(tool, sandbox, arguments, env, &signals);
+        status = attend(tool, sandbox, arguments, env, &signals);
     sandbox_unref(sandbox);
     spec_environment_free(env);
     signals_close(&signals);
     return status;
+}
+
+int command_exec(struct tool *tool, const struct arguments *arguments)
+{
+    return run_in_old(tool, arguments, attend_exec);
 }

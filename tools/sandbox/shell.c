@@ -161,30 +161,6 @@ static int attend_shell(struct tool *tool, struct sandbox *sandbox, const struct
     return status;
 }
 
-static int shell_in(struct tool *tool, const struct arguments *arguments)
-{
-    struct sandbox *sandbox = NULL;
-    struct signals signals;
-    char **env = NULL;
-    int status = attend_check(tool, arguments);
-
-    if (!status)
-        status = signals_open(tool, &signals);
-    if (status)
-        return status;
-    status = spec_environment(tool, arguments, &env);
-    if (!status)
-        status = tool_open_host(tool);
-    if (!status)
-        status = tool_open_sandbox(tool, arguments->operands[0], &sandbox);
-    if (!status)
-        status = attend_shell(tool, sandbox, arguments, env, &signals);
-    sandbox_unref(sandbox);
-    spec_environment_free(env);
-    signals_close(&signals);
-    return status;
-}
-
 int command_shell(struct tool *tool, const struct arguments *arguments)
 {
     struct arguments own = *arguments;
@@ -199,7 +175,7 @@ int command_shell(struct tool *tool, const struct arguments *arguments)
         return report(tool, SANDBOX_EINVALID, "options", "leave them away, or the sandbox's name",
                       "options that make a sandbox don't go with one that is there");
     if (arguments->n_operands)
-        return shell_in(tool, arguments);
+        return run_in_old(tool, arguments, attend_shell);
     own.no_detach = !arguments->keep;
     if (own.no_detach && own.detach_keys)
         return report(tool, SANDBOX_EINVALID, "detach-keys", "add --keep", "the sandbox of a shell without --keep ends with it");

@@ -229,6 +229,7 @@ int op_drive(struct tool *tool, struct sandbox_op *op, struct signals *signals, 
 /* run.c: a new sandbox by the options, for as long as attend() takes; --keep leaves it. */
 typedef int attend_fn(struct tool *tool, struct sandbox *sandbox, const struct arguments *arguments, char **env, struct signals *signals);
 int run_in_new(struct tool *tool, const struct arguments *arguments, attend_fn *attend);
+int run_in_old(struct tool *tool, const struct arguments *arguments, attend_fn *attend); /* in the one that operands[0] names */
 
 /* attend.c: runs a command with this process's own stdin, stdout and stderr, forwards signals; returns the exit status. */
 int attend_exec(struct tool *tool, struct sandbox *sandbox, const struct arguments *arguments, char **env, struct signals *signals);
