@@ -262,6 +262,8 @@ int sb_look_begin(struct sb_engine *engine, const struct sb_look_job *job, struc
     if (!r && (fcntl(l->pipe, F_SETFL, O_NONBLOCK) < 0 || epoll_ctl(l->op.fd, EPOLL_CTL_ADD, l->pipe, &e) < 0))
         r = sb_fail_errno(error, errno, "layer", "the helper can't be watched");
     if (r) {
+        if (l->pidfd >= 0)
+            sb_children_add(engine, l->pidfd);
         layer_free(&l->op);
         return r;
     }
