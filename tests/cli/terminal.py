@@ -11,7 +11,7 @@ import time
 
 
 class Terminal:
-    def __init__(self, argv, env, rows=24, columns=80):
+    def __init__(self, argv, env, rows=24, columns=80, control=True):
         self.text, self.status = b'', None
         self.outer, self.inner = pty.openpty()
         self.resize(rows, columns)
@@ -19,7 +19,8 @@ class Terminal:
         self.pid = os.fork()
         if self.pid == 0:
             os.setsid()
-            fcntl.ioctl(self.inner, termios.TIOCSCTTY, 0)
+            if control:
+                fcntl.ioctl(self.inner, termios.TIOCSCTTY, 0)
             for fd in range(3):
                 os.dup2(self.inner, fd)
             os.closerange(3, 64)

@@ -19,8 +19,8 @@ from terminal import Terminal
 from tool import Tool
 
 
-def on_terminal(tool, *arguments, env=None, rows=24, columns=80):
-    return Terminal([tool.program, *arguments], {**tool.environment(env), 'TERM': 'xterm'}, rows, columns)
+def on_terminal(tool, *arguments, env=None, rows=24, columns=80, control=True):
+    return Terminal([tool.program, *arguments], {**tool.environment(env), 'TERM': 'xterm'}, rows, columns, control)
 
 
 def none_left(tool):
@@ -218,6 +218,33 @@ def test_stop_and_go_on(tool):
             until(lambda: (t.type('stty size\r'), t.expect(r'\d+ \d+\r'))[1].strip().endswith(b'33 99'))
             t.type('exit\r')
             t.ends(0)
+
+
+def test_terminal_of_another_session(tool):
+    """As under setsid(1): it controls nobody, and is put back all the same."""
+    with Box(tool) as box:
+        t = on_terminal(tool, 'exec', '-it', box, 'sh', control=False)
+        t.type('echo read""y\r')
+        t.expect('ready\r')
+        assert not t.modes_restored()
+        t.type('exit 3\r')
+        t.ends(3)
+
+
+def test_in_the_background(tool):
+    """There the terminal's modes are somebody else's, until a shell brings us to the front."""
+    with Box(tool) as box, tempfile.TemporaryDirectory() as folder:
+        script = (f'set -m; {tool.program} exec -it {box} sh -c "echo sho""ws; exec sh" & until [ -e {folder}/go ]; do sleep 0.1; done; '
+                  'fg; echo "le""ft $?"')
+        t = Terminal(['/bin/bash', '-c', script], {**tool.environment(), 'TERM': 'xterm'})
+        t.expect('shows')
+        assert t.modes_restored()
+        os.close(os.open(f'{folder}/go', os.O_CREAT, 0o600))
+        until(lambda: not t.modes_restored())
+        t.type('echo read""y; exit 3\r')
+        t.expect('ready\r')
+        t.expect('left 3\r')
+        t.ends(0)
 
 
 def test_detach_and_attach(tool):

@@ -207,8 +207,8 @@ static int exec_with_terminal(struct tool *tool, struct sandbox *sandbox, const 
 int attend_again(struct tool *tool, struct sandbox *sandbox, struct sandbox_exec *exec, const struct arguments *arguments)
 {
     int status = attend_check(tool, arguments), master = -1;
+    struct terminal terminal = { .fd = -1, .signal_fd = -1 };
     struct sandbox_error *error = NULL;
-    struct terminal terminal;
     struct signals signals;
     struct winsize size;
     char *shown = NULL;

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PIECE = 4096, QUIET_MS = 200, FLUSH_MS = 1000, SIGNALS = 6, CHANGES = 7, ENDED = 8, POLLS = 9 };
+enum { PIECE = 4096, QUIET_MS = 200, FRONT_MS = 200, FLUSH_MS = 1000, SIGNALS = 6, CHANGES = 7, ENDED = 8, POLLS = 9 };
 
 static void end_to(struct channel *c)
 {
@@ -129,6 +129,15 @@ static void flush_typed(struct channel *c)
         write_some(c);
 }
 
+/* 1: we are in the background, without what we want. A shell that brings us to the front need not say so. */
+static int is_behind(const struct relay *r)
+{
+    if (!r->terminal || !r->terminal->wanted || r->terminal->raw)
+        return 0;
+    terminal_raw(r->terminal);
+    return !r->terminal->raw;
+}
+
 /* 1: go on; 0: the keys came. */
 static int turn(struct relay *r, const struct pollfd polls[POLLS])
 {
@@ -151,14 +160,15 @@ int relay_run(struct relay *r)
     struct pollfd polls[POLLS];
 
     for (;;) {
-        int signal, ready, code;
+        int signal, ready, code, behind;
 
         set_polls(r, polls);
         if (!ended)
             polls[ENDED] = (struct pollfd){ .fd = sandbox_exec_get_fd(r->exec), .events = POLLIN };
         if (ended && (is_whole(r) || (quiet && !has_waiting(r))))
             return attend_status(r->tool, &result);
-        ready = poll(polls, POLLS, ended && !has_waiting(r) ? QUIET_MS : -1);
+        behind = is_behind(r);
+        ready = poll(polls, POLLS, ended && !has_waiting(r) ? QUIET_MS : behind ? FRONT_MS : -1);
         quiet = ready == 0; /* somebody in the background may hold a stream open for ever */
         if (ready < 0)
             continue;

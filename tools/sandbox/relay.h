@@ -26,11 +26,13 @@ int keys_feed(struct keys *keys, const char *in, size_t n_in, char *out, size_t 
 struct terminal {
     int fd;        /* it; -1: none here */
     int raw;       /* it is in raw mode by us */
+    int wanted;    /* it is to be, whenever we are in the foreground */
     int signal_fd; /* SIGWINCH, SIGTSTP, SIGCONT */
     struct termios before;
 };
 /* fd: a terminal, or -1. */
 int terminal_open(struct tool *tool, int fd, struct terminal *ret);
+/* 0 or -errno. In the background nothing is done, but that it is wanted. */
 int terminal_raw(struct terminal *terminal);
 void terminal_restore(struct terminal *terminal);
 void terminal_close(struct terminal *terminal);

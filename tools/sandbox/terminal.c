@@ -46,10 +46,12 @@ int terminal_open(struct tool *tool, int fd, struct terminal *ret)
     return 0;
 }
 
-/* In the background it is somebody else's, who has set it as he likes. */
+/* In the background it is somebody else's, who has set it as he likes. ENOTTY: it is not our session's, and so nobody's in turn. */
 static int is_ours(const struct terminal *terminal)
 {
-    return terminal->fd >= 0 && tcgetpgrp(terminal->fd) == getpgrp();
+    pid_t group = terminal->fd >= 0 ? tcgetpgrp(terminal->fd) : 0;
+
+    return group == getpgrp() || (group < 0 && errno == ENOTTY);
 }
 
 static int set_raw(struct terminal *terminal)
@@ -69,6 +71,9 @@ static int set_raw(struct terminal *terminal)
 int terminal_raw(struct terminal *terminal)
 {
     if (terminal->fd < 0 || terminal->raw)
+        return 0;
+    terminal->wanted = 1;
+    if (!is_ours(terminal))
         return 0;
     return tcgetattr(terminal->fd, &terminal->before) < 0 ? -errno : set_raw(terminal);
 }
@@ -102,17 +107,16 @@ void terminal_size(const struct terminal *terminal, struct winsize *ret)
 int terminal_signal(struct terminal *terminal)
 {
     struct signalfd_siginfo info;
-    int was_raw = terminal->raw;
 
     if (read(terminal->signal_fd, &info, sizeof info) != sizeof info)
         return 0;
     if (info.ssi_signo == SIGTSTP) {
         terminal_restore(terminal);
         raise(SIGSTOP);
-        if (was_raw)
+        if (terminal->wanted)
             terminal_raw(terminal);
-    } else if (info.ssi_signo == SIGCONT && was_raw) { /* also after a stop that nobody could see coming: then somebody else has set it since */
-        set_raw(terminal);
+    } else if (info.ssi_signo == SIGCONT && terminal->raw && is_ours(terminal)) {
+        set_raw(terminal); /* after a stop that nobody could see coming: somebody else has set it since */
     }
     return info.ssi_signo != SIGTTOU;
 }
