@@ -123,19 +123,6 @@ static struct held *find_room(void)
     return oldest;
 }
 
-/* A slot of its own, for a process without a connection. */
-static struct ag_slot *take_slot(void)
-{
-    for (size_t i = 0; i < AG_SLOTS; i++)
-        if (ag_loop.slots[i].kind == FREE) {
-            ag_loop.slots[i] = (struct ag_slot){ .kind = HOLDING, .fd = -1, .status_fd = -1, .dial_fd = -1, .leaf = -1, .pin = -1, .terminal = -1 };
-            if (i >= ag_loop.top)
-                ag_loop.top = i + 1;
-            return &ag_loop.slots[i];
-        }
-    return NULL;
-}
-
 /* Forks a holder for what its slot holds. 0 or -errno. */
 static int fork_holder(const struct held *h)
 {
@@ -184,9 +171,10 @@ static int begin(const uint8_t exec_id[32], int fd)
     }
     memcpy(h->exec_id, exec_id, sizeof h->exec_id);
     h->order = ++n_ever;
-    h->holder = take_slot();
+    h->holder = ag_take_slot(-1);
     r = h->holder ? 0 : -EAGAIN;
     if (!r) {
+        h->holder->kind = HOLDING;
         h->holder->terminal = fcntl(fd, F_DUPFD_CLOEXEC, 3);
         r = h->holder->terminal < 0 ? -errno : fork_holder(h);
     }

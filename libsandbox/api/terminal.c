@@ -86,7 +86,10 @@ static int resize(struct sandbox_exec *exec, int rows, int columns, int width, i
         return sb_fail_slot(error, exec->host, "resize", NULL);
     if (sb_exec_collect(exec, NULL) == 0)
         return sb_fail(error, SB_ARGS(SANDBOX_ENOTRUNNING, .phase = "terminal"), "the command has ended");
-    return exec->exec->ops->resize(exec->exec, rows, columns, width, height, error);
+    pthread_mutex_lock(&exec->lock); /* a detach elsewhere takes the descriptor away */
+    r = exec->exec->ops->resize(exec->exec, rows, columns, width, height, error);
+    pthread_mutex_unlock(&exec->lock);
+    return r;
 }
 
 int sandbox_exec_resize_terminal(struct sandbox_exec *exec, int rows, int columns, int width, int height, struct sandbox_error **error)
