@@ -184,6 +184,16 @@ static int is_wanted(const struct ag_life *l, uint32_t kind, int failed)
     }
 }
 
+/* init could not even begin with it: one of as many as there may be, all the same. */
+static void not_begun(struct ag_keeper *k)
+{
+    k->life.attempt_until = 0;
+    if (is_wanted(&k->life, 0, 1))
+        schedule_restart(k);
+    else
+        write_state(k);
+}
+
 static void restart(struct ag_keeper *k)
 {
     struct sb_request request = { .type = SB_REQUEST_RESTART };
@@ -405,8 +415,8 @@ void ag_lifetime_turn(struct ag_keeper *k)
         end(k, SB_WATCH_TTL);
     if (is_due(l->kill_at, now))
         kill_init(k);
-    if (is_due(l->attempt_until, now)) /* init could not even begin */
-        schedule_restart(k);
+    if (is_due(l->attempt_until, now))
+        not_begun(k);
     if (is_due(l->restart_at, now) && !l->paused)
         restart(k);
     if (is_due(l->check_until, now))

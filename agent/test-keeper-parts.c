@@ -178,6 +178,26 @@ START_TEST(the_end_fails_no_check)
 }
 END_TEST
 
+/* An attempt of which nothing is heard counts, too. */
+START_TEST(restarts_have_an_end)
+{
+    struct ag_life *l = &keeper.life;
+
+    *l = (struct ag_life){ .given = 1, .init = -1, .plan = { .restart = SB_LIFE_RESTART_ON_FAILURE, .restart_max = 2 } };
+    keeper.in[IN_TTL] = (struct pollfd){ .fd = -1 };
+    l->restarts = 1;
+    l->attempt_until = 1;
+    ag_lifetime_turn(&keeper);
+    ck_assert_int_gt(l->restart_at, 0);
+    l->restart_at = 0;
+    l->restarts = 2;
+    l->attempt_until = 1;
+    ag_lifetime_turn(&keeper);
+    ck_assert_int_eq(l->restart_at, 0);
+    ck_assert_int_eq(l->attempt_until, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("keeper-parts");
@@ -188,6 +208,7 @@ int main(void)
     tcase_add_test(tests, a_torn_tail_is_cut_off);
     tcase_add_loop_test(tests, a_journal_has_bounds, 0, (int)SB_ELEMENTS(bounds));
     tcase_add_test(tests, the_end_fails_no_check);
+    tcase_add_test(tests, restarts_have_an_end);
     suite_add_tcase(suite, tests);
     return sbtest_main(suite);
 }
