@@ -209,10 +209,12 @@ static int exchanged(struct reset *c)
 static int hear_helper(struct reset *c, struct sandbox_error **error)
 {
     for (;;) {
+        /* first: what it said before it ended is there afterwards */
+        int ended = poll(&(struct pollfd){ .fd = c->pidfd, .events = POLLIN }, 1, 0) > 0;
         struct sb_control m;
         ssize_t n = SB_RETRY(recv(c->control, &m, sizeof m, MSG_DONTWAIT));
 
-        if (n < 0 && errno == EAGAIN && poll(&(struct pollfd){ .fd = c->pidfd, .events = POLLIN }, 1, 0) == 0)
+        if (n < 0 && errno == EAGAIN && !ended)
             return 1;
         if (n != (ssize_t)sizeof m)
             return sb_fail(error, SB_ARGS(c->cancelled ? SANDBOX_ECANCELLED : SANDBOX_EIO, .phase = "reset"),
