@@ -146,10 +146,13 @@ int ag_fixed_folder(int root, const char *name, mode_t mode)
     return fd;
 }
 
-/* Opens `path` (absolute, inside) below root, with missing parts made; the last one a folder or an empty file. */
-static int open_target(int root, const char *path, int folder)
+enum { LINKS_MAX = 8 };
+
+/* Opens `path` (absolute, inside) below root, with missing parts made; the last one a folder or an empty file. Where that is a link that leads
+ * nowhere yet, as images have it for /etc/resolv.conf, what it names is made. */
+static int open_target(int root, const char *path, int folder, int links)
 {
-    char part[4096];
+    char part[4096], link[4096], next[8192];
     size_t n = strlen(path);
     int fd = -1;
 
@@ -158,6 +161,7 @@ static int open_target(int root, const char *path, int folder)
     for (size_t i = 1; i <= n; i++) {
         int want_folder = i < n || folder;
         SB_CLOSE int parent = -1;
+        ssize_t size;
         char *slash;
 
         if (path[i] != '/' && path[i] != 0)
@@ -175,6 +179,12 @@ static int open_target(int root, const char *path, int folder)
         parent = sb_open_in_root(root, slash == part ? "/" : part, O_PATH | O_DIRECTORY, 0);
         if (parent < 0)
             return parent;
+        size = i == n ? readlinkat(parent, slash + 1, link, sizeof link - 1) : -1;
+        if (size > 0) {
+            link[size] = 0;
+            snprintf(next, sizeof next, "%s/%s", link[0] == '/' ? "" : part, link);
+            return links < LINKS_MAX ? open_target(root, next, folder, links + 1) : -ELOOP;
+        }
         if (want_folder ? mkdirat(parent, slash + 1, 0755) < 0 && errno != EEXIST
                         : mknodat(parent, slash + 1, S_IFREG | 0644, 0) < 0)
             return -errno;
@@ -226,7 +236,7 @@ static void mount_rest(struct ag_stage *s, int root)
 
         if (fstat(mnt, &st) < 0)
             ag_die("mounts", errno, "the source of %s can't be read", where);
-        target = open_target(root, where, S_ISDIR(st.st_mode));
+        target = open_target(root, where, S_ISDIR(st.st_mode), 0);
         if (target < 0)
             ag_die("target", -target, "the mount's target %s can't be made", where);
         ag_move_onto(mnt, target, "mounts", where);

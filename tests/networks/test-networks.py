@@ -416,6 +416,25 @@ def test_a_caller_whose_children_nobody_waits_for(tool):
     none_left(tool)
 
 
+def test_an_image_whose_resolv_conf_leads_nowhere(tool):
+    """As those of systemd-resolved: what the link names is made, inside; one that names itself is refused."""
+    for link in ('../run/systemd/resolve/stub-resolv.conf', '/../../run/absolute', 'resolv.conf'):
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)
+            for name in ('bin', 'etc', 'run'):
+                os.mkdir(os.path.join(folder, name), 0o755)
+            shutil.copy('/bin/busybox', os.path.join(folder, 'bin/busybox'))
+            os.symlink(link, os.path.join(folder, 'etc/resolv.conf'))
+            tool.good('image', 'import', '--name', 'resolved', folder)
+        command = ('run', '--image', 'resolved', '--network', 'nat', '--dns', SERVER, '--', '/bin/busybox', 'cat', '/etc/resolv.conf')
+        if link == 'resolv.conf':
+            assert 'resolv.conf can\'t be made' in tool.fails(*command).err
+        else:
+            assert tool.good(*command).out == f'nameserver {SERVER}\n'
+        tool.good('image', 'rm', 'resolved')
+    none_left(tool)
+
+
 def test_field_leaks_of_a_removed_folder(tool):
     """Somebody removed a sandbox's folder by hand: its interfaces, rules and claim are found, and taken away by a reconcile."""
     if not ROOT:
