@@ -119,6 +119,15 @@ static int ends(const char *text, size_t size)
     return memchr(text, 0, size) != NULL;
 }
 
+/* It comes to people: a helper that strangers have taken over has nothing to say to their terminals. */
+static int is_printable(const char *text, size_t size)
+{
+    for (size_t i = 0; i < size && text[i]; i++)
+        if ((unsigned char)text[i] < ' ' || (unsigned char)text[i] > '~')
+            return 0;
+    return ends(text, size);
+}
+
 int sb_puller_parse(struct sb_puller *puller, const void *packet, size_t size, struct sandbox_error **error)
 {
     struct sb_pull_report report;
@@ -127,8 +136,8 @@ int sb_puller_parse(struct sb_puller *puller, const void *packet, size_t size, s
     if (size != sizeof report)
         return broken(error);
     memcpy(&report, packet, sizeof report);
-    if (report.size != sizeof report || !ends(report.media_type, sizeof report.media_type) || !ends(report.hint, sizeof report.hint) ||
-        !ends(report.message, sizeof report.message) || report.code > 0 || report.code < SANDBOX_ENOTEXECUTABLE || report.done < 0 ||
+    if (report.size != sizeof report || !ends(report.media_type, sizeof report.media_type) || !is_printable(report.hint, sizeof report.hint) ||
+        !is_printable(report.message, sizeof report.message) || report.code > 0 || report.code < SANDBOX_ENOTEXECUTABLE || report.done < 0 ||
         report.fetched < 0 || report.sys_errno < 0 || (report.type != SB_PULL_PROGRESS && report.type != SB_PULL_DONE))
         return broken(error);
     if (report.type == SB_PULL_DONE && report.code)
@@ -206,6 +215,8 @@ int sb_puller_alive(struct sb_puller *puller)
 void sb_puller_clear(struct sb_puller *puller)
 {
     sb_puller_stop(puller);
+    if (puller->pidfd >= 0) /* killed a moment ago, and nobody else reaps it */
+        poll(&(struct pollfd){ .fd = puller->pidfd, .events = POLLIN }, 1, 1000);
     sb_puller_alive(puller);
     puller->pidfd = sb_close(puller->pidfd);
     free(puller->items);

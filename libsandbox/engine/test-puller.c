@@ -75,6 +75,9 @@ START_TEST(puller_nonsense)
     NONSENSE(memset(report.media_type, 'x', sizeof report.media_type));
     NONSENSE(memset(report.hint, 'x', sizeof report.hint));
     NONSENSE(memset(report.message, 'x', sizeof report.message));
+    NONSENSE(report.type = SB_PULL_DONE, report.code = SANDBOX_EIO, snprintf(report.message, sizeof report.message, "\033[2J"));
+    NONSENSE(report.type = SB_PULL_DONE, report.code = SANDBOX_EIO, snprintf(report.hint, sizeof report.hint, "a\nb"));
+    NONSENSE(report.type = SB_PULL_DONE, report.code = SANDBOX_EIO, snprintf(report.message, sizeof report.message, "\xff"));
     report = good;
     sbtest_fails(sb_puller_parse(&puller, &report, sizeof report - 1, &error), SANDBOX_EPROTOCOL, &error);
     sbtest_fails(sb_puller_parse(&puller, &report, 0, &error), SANDBOX_EPROTOCOL, &error);
