@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -148,6 +149,10 @@ static const int allowed[] = {
 #endif
 };
 
+/* No local ones: Landlock keeps nobody from connecting to a service of this user's, such as one that starts programs. Name services that
+ * are asked that way (nscd, systemd's, mDNS) are passed over for those that come after them. */
+static const int families[] = { AF_INET, AF_INET6, AF_NETLINK };
+
 int pull_confine(const struct sb_pull_plan *plan, const char **ret_what)
 {
     int r;
@@ -172,7 +177,9 @@ int pull_confine(const struct sb_pull_plan *plan, const char **ret_what)
     }
     if (!r) {
         *ret_what = "system calls";
-        r = ag_filter_calls(allowed, SB_ELEMENTS(allowed));
+        r = ag_filter_families(families, SB_ELEMENTS(families));
+        if (!r)
+            r = ag_filter_calls(allowed, SB_ELEMENTS(allowed));
     }
     return r;
 }
