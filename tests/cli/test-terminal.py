@@ -279,6 +279,23 @@ def test_detach_and_attach(tool):
         gone.ends(125)
 
 
+def test_detach_that_is_refused(tool):
+    """Who can't leave stays: the command would be hung up on."""
+    with Box(tool) as box:
+        for left in range(100):
+            t = on_terminal(tool, 'exec', '-it', box, 'sh', '-c', 'echo sho""ws; exec sh')
+            t.expect('shows')
+            t.type(b'\x10\x11')
+            if b'no more' in t.expect('it goes on|no more'):
+                break
+            t.ends(0)
+        assert left == 64
+        until(lambda: not t.modes_restored())
+        t.type('echo al""ive; exit 5\r')
+        t.expect('alive\r')
+        t.ends(5)
+
+
 def test_run_without_keep_has_no_detach_keys(tool):
     t = on_terminal(tool, 'run', '-it', '--', 'sh', '-c', 'stty raw -echo; echo ready; head -c 3 | od -An -tx1; stty sane')
     t.expect('ready')

@@ -112,7 +112,7 @@ static int attend_terminal(struct tool *tool, struct sandbox_exec *exec, const c
                            struct terminal *terminal, int master, struct signals *signals)
 {
     struct relay *relay = new_relay(tool, exec, signals);
-    int out = open_output(), status = 0, detached;
+    int out = open_output(), status = 0;
 
     relay->terminal = terminal;
     if (!arguments->no_detach)
@@ -120,15 +120,17 @@ static int attend_terminal(struct tool *tool, struct sandbox_exec *exec, const c
     relay->n_channels = 2;
     relay->channels[0] = (struct channel){ .from = arguments->interactive ? STDIN_FILENO : -1, .to = master, .typed = (int)arguments->interactive };
     relay->channels[1] = (struct channel){ .from = master, .to = out };
-    fcntl(master, F_SETFL, O_NONBLOCK);
-    if (arguments->interactive && terminal_raw(terminal))
-        status = report(tool, SANDBOX_EIO, "stdin", NULL, "this terminal's modes can't be set");
-    if (!status)
-        status = relay_run(relay);
-    detached = relay->detached;
+    do { /* again, when nobody there takes the terminal: the command would be hung up on */
+        relay->detached = 0;
+        relay->keys.matched = 0;
+        fcntl(master, F_SETFL, O_NONBLOCK);
+        if (arguments->interactive && terminal_raw(terminal))
+            status = report(tool, SANDBOX_EIO, "stdin", NULL, "this terminal's modes can't be set");
+        else
+            status = relay_run(relay);
+        terminal_restore(terminal);
+    } while (relay->detached && (status = leave(tool, exec, sandbox, master)));
     terminal_close(terminal);
-    if (detached)
-        status = leave(tool, exec, sandbox, master);
     if (out >= 0)
         close(out);
     free(relay);
