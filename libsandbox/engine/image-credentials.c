@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
@@ -88,6 +89,17 @@ static int start(struct sb_credential_search *search, const char *path, const ch
     return r ? sb_fail_errno(error, -r, "credentials", "starting %s", search->helper) : 1;
 }
 
+/* The caller's own file, and where it really lies is the caller's affair: a link is followed. */
+static int read_config(const char *path, char **ret_text, size_t *ret_size)
+{
+    SB_CLOSE int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    return S_ISREG(st.st_mode) ? sb_read_fd(fd, CONFIG_MAX, ret_text, ret_size) : -EINVAL;
+}
+
 int sb_credentials_begin(struct sb_credential_search *search, int epoll, const struct sb_reference *reference,
                          const struct sandbox_image_pull_options *options, struct sandbox_error **error)
 {
@@ -106,7 +118,7 @@ int sb_credentials_begin(struct sb_credential_search *search, int epoll, const s
     }
     if (!options->docker_config)
         return 0;
-    r = sb_read_file(AT_FDCWD, options->docker_config, CONFIG_MAX, &text, &size);
+    r = read_config(options->docker_config, &text, &size);
     if (r)
         return sb_fail(error, SB_ARGS(sb_code_from_errno(-r), .sys_errno = -r, .field = "docker_config", .phase = "credentials"),
                        "reading the file of credentials '%s': %s", options->docker_config, strerrordesc_np(-r));

@@ -113,7 +113,9 @@ def test_passwords(tool):
             config(folder, {registry.host: {'auth': 'YWxpY2U6cGFzczp3b3Jk'}})
             tool.good('image', 'pull', ref, env={'DOCKER_CONFIG': folder})
             tool.good('image', 'gc', '--unused')
-            tool.good('image', 'pull', '--authfile', os.path.join(folder, 'config.json'), ref)
+            link = os.path.join(folder, 'link.json')  # many keep theirs elsewhere
+            os.symlink('config.json', link)
+            tool.good('image', 'pull', '--authfile', link, ref)
             tool.good('image', 'gc', '--unused')
             # a helper for this registry, one for all, and one that has nothing
             path = helper(folder, 'good', f'[ "$1" = get ] && [ "$(cat)" = {registry.host} ] || exit 3\n'
