@@ -100,14 +100,30 @@ int sb_network_number_claim(const char *holder, int *ret_number, struct sandbox_
                    "all %d networks of this machine are in use, or its routes take 10.245.0.0/16", SB_NETWORK_NUMBERS);
 }
 
-void sb_network_number_release(int number, const char *holder)
+/* By the holder, or by anybody else. */
+static int is_held(int dir, const char *name, const char *holder, int by_another)
+{
+    SB_FREE char *text = NULL;
+
+    return dir >= 0 && !sb_read_file(dir, name, 8192, &text, NULL) && !strcmp(text, holder) == !by_another;
+}
+
+int sb_network_number_is_others(int number, const char *holder)
 {
     SB_UNLOCK int dir = open_folder(NULL);
-    SB_FREE char *text = NULL;
     char name[16];
 
     snprintf(name, sizeof name, "%d", number);
-    if (dir >= 0 && !sb_read_file(dir, name, 8192, &text, NULL) && !strcmp(text, holder))
+    return is_held(dir, name, holder, 1);
+}
+
+void sb_network_number_release(int number, const char *holder)
+{
+    SB_UNLOCK int dir = open_folder(NULL);
+    char name[16];
+
+    snprintf(name, sizeof name, "%d", number);
+    if (is_held(dir, name, holder, 0))
         unlinkat(dir, name, 0);
 }
 

@@ -397,6 +397,8 @@ int sb_network_number_undo(struct sb_engine *engine, int number, const char *hol
     char text[16];
     int r;
 
+    if (sb_network_number_is_others(number, holder)) /* undone before, by who died then: what is there is another's */
+        return 0;
     snprintf(text, sizeof text, "%d", number);
     r = sb_network_setup(engine, (char *const[]){ (char[]){ "sandbox-network" }, (char[]){ "down" }, text, NULL }, NULL, error);
     if (!r)

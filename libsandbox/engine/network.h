@@ -64,6 +64,8 @@ int sb_network_say(int holder, unsigned int say, int fd, int *ret_members, int *
 /* ---- network-numbers.c ---- */
 int sb_network_number_claim(const char *holder, int *ret_number, struct sandbox_error **error);
 void sb_network_number_release(int number, const char *holder);
+/* 1: it was given back, and another has it now. */
+int sb_network_number_is_others(int number, const char *holder);
 void sb_network_numbers_each(void (*each)(void *data, int number, const char *holder), void *data);
 
 /* Of a number that nothing has any more: its interfaces and rules, and the claim. */

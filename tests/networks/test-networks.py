@@ -435,6 +435,29 @@ def test_an_image_whose_resolv_conf_leads_nowhere(tool):
     none_left(tool)
 
 
+def test_a_number_that_another_has_now(tool):
+    """What is taken down twice, since who did it first died then, leaves the network alone that has its number meanwhile."""
+    if not ROOT:
+        return
+    one = tool.good('create', '--network', 'nat', '--', 'sleep', '1000').out.split()[-1]
+    with open(os.path.join(tool.root, 'sandboxes', one, 'net', 'run'), encoding='utf-8') as run:
+        number = json.load(run)['number']
+    claim, link = f'/run/libsandbox/networks/{number}', f'/sys/class/net/sbn{number}'
+    with open(claim, 'r+', encoding='utf-8') as file:
+        ours = file.read()
+        file.seek(0)
+        file.write('x' + ours[1:])
+        file.flush()
+        tool.good('stop', '--grace', '0', one)
+        tool.good('rm', one)
+        assert subprocess.run(['nft', 'list', 'table', 'inet', f'libsandbox_{number}'], capture_output=True, check=False).returncode == 0
+        file.seek(0)
+        file.write(ours)
+    tool.good('reconcile')
+    assert not os.path.exists(link)
+    none_left(tool)
+
+
 def test_field_leaks_of_a_removed_folder(tool):
     """Somebody removed a sandbox's folder by hand: its interfaces, rules and claim are found, and taken away by a reconcile."""
     if not ROOT:
