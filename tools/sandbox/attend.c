@@ -85,12 +85,14 @@ static int attend_streams(struct tool *tool, struct sandbox_exec *exec, const st
 
 /* ---- with a terminal inside ---- */
 
-/* A descriptor of our terminal for output that can't stop us: a description of its own, where it can be had. */
-static int open_output(void)
+/* A descriptor of our terminal that can't stop us, as when somebody else has read what poll promised: a description of its own, where it
+ * can be had. */
+static int open_own(int of, int access)
 {
-    int fd = isatty(STDOUT_FILENO) ? open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
+    TOOL_FREE char *path = tool_format("/proc/self/fd/%d", of);
+    int fd = isatty(of) ? open(path, access | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
 
-    return fd >= 0 ? fd : fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+    return fd >= 0 ? fd : fcntl(of, F_DUPFD_CLOEXEC, 3);
 }
 
 static int leave(struct tool *tool, struct sandbox_exec *exec, const char *sandbox, int master)
@@ -112,13 +114,13 @@ static int attend_terminal(struct tool *tool, struct sandbox_exec *exec, const c
                            struct terminal *terminal, int master, struct signals *signals)
 {
     struct relay *relay = new_relay(tool, exec, signals);
-    int out = open_output(), status = 0;
+    int in = arguments->interactive ? open_own(STDIN_FILENO, O_RDONLY) : -1, out = open_own(STDOUT_FILENO, O_WRONLY), status = 0;
 
     relay->terminal = terminal;
     if (!arguments->no_detach)
         keys_parse(arguments->detach_keys ? arguments->detach_keys : "ctrl-p,ctrl-q", &relay->keys); /* it was looked at before */
     relay->n_channels = 2;
-    relay->channels[0] = (struct channel){ .from = arguments->interactive ? STDIN_FILENO : -1, .to = master, .typed = (int)arguments->interactive };
+    relay->channels[0] = (struct channel){ .from = in, .to = master, .typed = (int)arguments->interactive };
     relay->channels[1] = (struct channel){ .from = master, .to = out };
     do { /* again, when nobody there takes the terminal: the command would be hung up on */
         relay->detached = 0;
@@ -131,6 +133,8 @@ static int attend_terminal(struct tool *tool, struct sandbox_exec *exec, const c
         terminal_restore(terminal);
     } while (relay->detached && (status = leave(tool, exec, sandbox, master)));
     terminal_close(terminal);
+    if (in >= 0)
+        close(in);
     if (out >= 0)
         close(out);
     free(relay);
