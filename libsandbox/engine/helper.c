@@ -22,7 +22,7 @@
 #include <process.h>
 #include <util.h>
 
-enum { DOCUMENT_MAX = 4 << 20, MEMBERS_MAX = 16384, STOP_SECONDS = 5, PACKETS_A_STEP = 64 };
+enum { DOCUMENT_MAX = 4 << 20, MEMBERS_MAX = 16384, STOP_SECONDS = 5, PACKETS_A_STEP = 64, CLEAR_MS = 500 };
 
 /* ---- records */
 
@@ -308,9 +308,17 @@ void sb_helper_stop(struct sb_helper *helper)
 void sb_helper_clear(struct sb_helper *helper)
 {
     helper->socket = sb_close(helper->socket);
-    /* what has ended is reaped; what runs on has been told to end by the socket, and is left to the host program's parentage */
-    if (helper->pidfd >= 0)
+    /* who was just told to end, by the socket, is given the time to: nobody else reaps it. Who doesn't (it is stuck in a system call, or was taken
+     * over by what it reads) is killed, and left to the host program's parentage when even that takes long */
+    if (helper->pidfd >= 0) {
+        struct pollfd fd = { .fd = helper->pidfd, .events = POLLIN };
+
+        if (poll(&fd, 1, CLEAR_MS) == 0) {
+            syscall(SYS_pidfd_send_signal, helper->pidfd, SIGKILL, NULL, 0);
+            poll(&fd, 1, CLEAR_MS);
+        }
         waitid(P_PIDFD, (id_t)helper->pidfd, &(siginfo_t){ 0 }, WEXITED | WNOHANG);
+    }
     helper->pidfd = sb_close(helper->pidfd);
     helper->timer = sb_close(helper->timer);
     for (size_t i = 0; i < helper->n_members; i++) {

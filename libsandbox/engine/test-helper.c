@@ -2,10 +2,14 @@
  * The records of the unpack helper, right ones, and what a helper that was taken over might send. */
 #include "helper.h"
 
+#include <errno.h>
 #include <sbtest.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <util.h>
 
 static struct sb_helper helper;
@@ -189,9 +193,28 @@ START_TEST(random_records)
 }
 END_TEST
 
+/* One that doesn't end when it is told to, as after it was taken over, is killed and leaves nothing of itself. */
+START_TEST(one_that_stays)
+{
+    pid_t child = fork();
+
+    ck_assert_int_ge(child, 0);
+    if (!child)
+        for (;;)
+            pause();
+    helper.pidfd = (int)syscall(SYS_pidfd_open, child, 0);
+    ck_assert_int_ge(helper.pidfd, 0);
+    sb_helper_clear(&helper);
+    ck_assert_int_eq(helper.pidfd, -1);
+    ck_assert_int_eq(waitpid(child, NULL, WNOHANG), -1);
+    ck_assert_int_eq(errno, ECHILD);
+}
+END_TEST
+
 int main(void)
 {
-    const TTest *const tests[] = { results, results_that_lie, documents, chunks_too_long, members, members_that_lie, heads_that_lie, random_records };
+    const TTest *const tests[] = { results, results_that_lie, documents, chunks_too_long, members, members_that_lie, heads_that_lie, random_records,
+                                  one_that_stays };
     Suite *suite = suite_create("helper");
     TCase *cases = sbtest_case("records");
 
