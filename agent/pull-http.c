@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <reference.h>
 #include <util.h>
 
 static const char accepted[] = "Accept: application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, "
@@ -48,11 +49,26 @@ CURL *pull_easy_new(const struct pull_session *session)
     return easy;
 }
 
+/* What is behind "http://". That this machine's own registry speaks no TLS says nothing of others. */
+static int is_loopback(const char *rest)
+{
+    char host[256];
+    size_t n = strcspn(rest, "/?#");
+
+    if (n >= sizeof host || memchr(rest, '@', n) || memchr(rest, '\\', n))
+        return 0;
+    memcpy(host, rest, n);
+    host[n] = 0;
+    return sb_reference_is_loopback(host);
+}
+
 int pull_url_allowed(const struct pull_session *session, const char *url)
 {
     if (!strncasecmp(url, "https://", 8))
         return 1;
-    return !session->https && !strncasecmp(url, "http://", 7);
+    if (session->https || strncasecmp(url, "http://", 7))
+        return 0;
+    return session->plan.flags & SB_PULL_PLAIN || is_loopback(url + 7);
 }
 
 /* ---- what comes */

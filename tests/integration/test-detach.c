@@ -157,7 +157,8 @@ START_TEST(redteam_terminal_holder)
     screen_open(&t, sandbox, "echo ready; read -r x; exit 3");
     screen_await(&t, "ready");
     leave(&t, id);
-    said = box_sh(sandbox, NULL,
+    said = box_sh(sandbox, NULL, /* it takes its name a moment after it was made */
+                  "for i in $(seq 200); do grep -qsx sandbox-hold /proc/[0-9]*/comm && break; sleep 0.02; done; "
                   "for p in /proc/[0-9]*; do n=$(cat $p/comm 2>/dev/null) || continue; [ \"$n\" = sandbox-hold ] || continue; echo found; "
                   "ls $p/fd >/dev/null 2>&1 && echo looked; cat $p/mem >/dev/null 2>&1 && echo read; done; :");
     ck_assert_msg(strcmp(said, "found") == 0, "%s", said);

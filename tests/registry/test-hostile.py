@@ -379,7 +379,7 @@ def test_challenges(tool):
             fails(tool, fake, code, options=options, stdin=b'hush-hush')
             assert len(fake.log) <= 10
         state['challenge'] = None
-        for realm in ('file:///etc/passwd', 'gopher://127.0.0.1/x'):
+        for realm in ('file:///etc/passwd', 'gopher://127.0.0.1/x', 'http://192.0.2.7/token', 'http://127.0.0.1@192.0.2.7/token'):
             state['realm'] = realm
             fails(tool, fake, 'EPROTOCOL', options=options, stdin=b'hush-hush')
     with tempfile.TemporaryDirectory() as folder, Fake() as plain:
